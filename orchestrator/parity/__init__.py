@@ -1,4 +1,6 @@
-"""Two recorded runs → verdict, first divergent stage, suspected cause. Pure apart from reading files."""
+"""Compare two recorded runs: verdict, first stage that differs, suspected cause. Pure apart from reading
+files.
+"""
 
 from __future__ import annotations
 
@@ -15,7 +17,7 @@ _HOME = {"compare_records": "recorded", "compare": "verdict", "judge": "verdict"
 
 
 def __getattr__(name: str) -> Any:
-    """Load the comparison when it is first used: reading one recording needs none of it."""
+    """Import the comparison at its first use, because reading one recording does not need it."""
     if name not in _HOME:
         raise AttributeError(f"module {__name__!r} has no attribute {name!r}")
     value = getattr(import_module(f"{__name__}.{_HOME[name]}"), name)

@@ -1,4 +1,5 @@
-"""What probably made two runs differ: differences of environment and code, weighed by stage and size.
+"""Suspect a cause from differences of environment and code, weighed by the stage and the size of the
+difference.
 
 A cause named here is suspected; only running again with that one thing changed can confirm it. A mere
 difference of versions is never accused: measured, several versions of TensorFlow and NumPy are equal to
@@ -19,8 +20,9 @@ from orchestrator.parity.wording import difference
 
 @dataclass(frozen=True)
 class Cause:
-    """A sentence that says what is suspected, and one that says what to do. `subjects`: the recorded
-    differences that it is about."""
+    """A sentence with the suspicion, and one with the remedy. `subjects`: the recorded differences that
+    it is about.
+    """
 
     sentence: str
     fix: str
@@ -62,8 +64,9 @@ def suspect(
     overall: bool,
     names: SideNames = LETTERS,
 ) -> Cause:
-    """The most probable cause. `initial_differs`: initial weights differ too. `overall`: see
-    ladder.same_records_overall."""
+    """Return the most probable cause. `initial_differs`: the initial weights differ too. `overall`: see
+    ladder.same_records_overall.
+    """
     decisive = next((c for topic in SAME_JOB for c in found if c.topic == topic), None)
     if decisive:
         told = _pick(found, _TYPED) if decisive.topic in ("optimizer", "loss") else None
@@ -96,7 +99,7 @@ def suspect(
 
 
 def _files(finding: Finding, found: tuple[Change, ...], names: SideNames) -> Cause:
-    """Files that differ, in content or in order: what led to them is named before they are."""
+    """Return files that differ in content or order. What determined which files are read is named first."""
     if finding.kind == "order":
         return _pick(found, ("order",)) or Cause(difference(finding, names), _ORDER)
     led = _pick(found, ("environment", "start", "paths")) if finding.kind == "missing" else None

@@ -1,4 +1,4 @@
-"""What differs between the facts of two recorded runs, each difference as one value. Pure.
+"""The differences between the facts of two recorded runs, one value each. Pure.
 
 Versions are left out: measured, several versions of TensorFlow and NumPy are bitwise identical.
 """
@@ -25,8 +25,9 @@ SAME_JOB = ("source", "arguments", "keras", "optimizer", "loss")
 
 @dataclass(frozen=True)
 class Change:
-    """One fact that differs. `topic` is what it bears on; `name` which fact, `a` and `b` its values.
-    `variable`: it is one of the environment, of that name."""
+    """One fact that differs. `topic`: what it affects; `name`: which fact; `a`, `b`: its values.
+    `variable`: of the environment, with that name.
+    """
 
     topic: str
     words: str
@@ -38,7 +39,7 @@ class Change:
 
     @property
     def subject(self) -> Subject:
-        """What differs, whatever its values are and however it is worded."""
+        """What differs, independent of values and wording."""
         return Subject(self.topic, self.name)
 
 
@@ -64,7 +65,8 @@ _VARIABLE_TOPICS = (
 
 
 def changes(a: Facts, b: Facts, names: SideNames = LETTERS) -> tuple[Change, ...]:
-    """Every fact of environment.json that acts and differs, versions left out; worded by the sides' `names`.
+    """Return every difference in environment.json that can affect results, without versions; worded with the
+    sides' `names`. Variables come before their effects, because a user can set them.
 
     Variables come before what they bring about: they are what one can set.
     """
@@ -75,7 +77,7 @@ def changes(a: Facts, b: Facts, names: SideNames = LETTERS) -> tuple[Change, ...
 
 
 def versions(a: Facts, b: Facts, sides: SideNames = LETTERS) -> str:
-    """The versions that differ, for people; "" where none does."""
+    """Return the versions that differ, for people; "" if none does."""
     left = {"python": a.get("python"), **a.get("versions", {})}
     right = {"python": b.get("python"), **b.get("versions", {})}
     names = sorted(name for name in {*left, *right} if left.get(name) != right.get(name))
@@ -100,7 +102,7 @@ def _source(a: Facts, b: Facts, names: SideNames) -> Iterator[Change]:
 
 
 def another_program(mine: Facts, other: Facts) -> str | None:
-    """The file name of the other side's program where both sides have one and the names differ."""
+    """Return the file name of the other side's program, if both have one and the names differ."""
     theirs = _program(other)
     return theirs if theirs and _program(mine) and theirs != _program(mine) else None
 
@@ -110,7 +112,7 @@ def _program(facts: Facts) -> str:
 
 
 def _arguments(a: Facts, b: Facts, names: SideNames) -> Iterator[Change]:
-    """Arguments that differ. Paths alone make no other job: they name the same things in other places."""
+    """Return arguments that differ, except paths: they name the same things at different places."""
     yield from _command(a, b, names)
     left, right = list(a.get("argv") or []), list(b.get("argv") or [])
     if left == right:
@@ -124,8 +126,9 @@ def _arguments(a: Facts, b: Facts, names: SideNames) -> Iterator[Change]:
 
 
 def _command(a: Facts, b: Facts, names: SideNames) -> Iterator[Change]:
-    """What is typed where that is not simply Python and a program: a wrapper, or variables before it; and
-    what comes by standard input, a program as well as data."""
+    """Return how the command was typed if it is not simply Python and a program: a wrapper, variables
+    before it, or a program or data on standard input.
+    """
     given = a.get("stdin"), b.get("stdin")
     if given[0] != given[1]:
         side = names.in_a if given[0] else names.in_b
@@ -139,7 +142,7 @@ def _command(a: Facts, b: Facts, names: SideNames) -> Iterator[Change]:
 
 
 def _apart(a: Sequence[str], b: Sequence[str]) -> tuple[str, str]:
-    """What two command lines do not have in common, from the option on that a differing value belongs to."""
+    """Return the parts in which two command lines differ, each with the option to which the value belongs."""
     start = next((i for i, (x, y) in enumerate(zip(a, b, strict=False)) if x != y), min(len(a), len(b)))
     end = 0
     while end < min(len(a), len(b)) - start and a[-1 - end] == b[-1 - end]:
@@ -179,8 +182,9 @@ def _files(a: Facts, b: Facts, names: SideNames) -> Iterator[Change]:
 
 
 def _file_topic(name: str, *entries: Mapping[str, Any] | None) -> str:
-    """Hidden files of the home folder are settings, such as Keras'; what libraries keep for themselves is a
-    cache, and no data."""
+    """Return the topic of a file: hidden files in the home folder are settings, such as those of Keras;
+    files that libraries keep for themselves are caches, not data.
+    """
     if any(entry and is_cache(entry) for entry in entries):
         return "cache"
     if name.startswith("~/.keras/keras.json"):
@@ -198,7 +202,7 @@ def _copied(name: str, a: Mapping[str, Any], b: Mapping[str, Any], names: SideNa
 
 
 def _read_files(facts: Facts) -> dict[str, Mapping[str, Any]]:
-    """The files that the program read and did not make, by name, in the order of first opening."""
+    """Return the files that the program read and did not create, by name, in the order of first opening."""
     listed = (facts.get("files") or {}).get("list") or []
     return {entry["name"]: entry for entry in listed if not entry.get("made")}
 
@@ -224,12 +228,12 @@ def _variables(a: Facts, b: Facts, names: SideNames) -> Iterator[Change]:
 
 
 def leads(value: Any) -> bool:
-    """Whether a variable's value is a place: what lies there is looked at before the variable is accused."""
+    """Return whether a variable's value is a path: then its content is examined before it is suspected."""
     return isinstance(value, str) and value.startswith(("/", "./", "../", "~"))
 
 
 def _alike(name: str, a: Any, b: Any, names: SideNames) -> str:
-    """What to type so that a variable is the same on both sides."""
+    """Return the command that makes a variable equal on both sides."""
     if a is None or b is None:
         value, has, lacks = (b, names.in_b, names.in_a) if a is None else (a, names.in_a, names.in_b)
         return f"Unset {name} {has}, or export {name}={shlex.quote(str(value))} {lacks} too."
@@ -271,7 +275,7 @@ def _settings(a: Facts, b: Facts, names: SideNames) -> Iterator[Change]:
 
 
 def _seeds(a: Facts, b: Facts, names: SideNames) -> Iterator[Change]:
-    """The seed that generators stood on before the first step, as Keras or TensorFlow keep it."""
+    """Return the seed of the generators before the first step, as Keras or TensorFlow store it."""
     left, right = a.get("rng") or {}, b.get("rng") or {}
     for name in ("keras_seed", "tensorflow_seed"):
         one, other = left.get(name), right.get(name)
@@ -288,7 +292,7 @@ def _losses(facts: Facts) -> tuple[Any, Any]:
 
 
 def _which(a: Any, b: Any, names: SideNames) -> str:
-    """The first setting of two lists of optimizers that differs, in words."""
+    """Describe the first difference between two lists of optimizer settings."""
     for one, other in zip(a or [], b or [], strict=False):
         if one.get("class") != other.get("class"):
             return f": {one.get('class')} {names.in_a}, {other.get('class')} {names.in_b}"
@@ -318,7 +322,7 @@ def _threads(a: Facts, b: Facts, names: SideNames) -> Iterator[Change]:
 
 
 def intra_op(facts: Facts) -> int:
-    """Threads within one operation, as TensorFlow resolves them; 0 where nothing tells, or on JAX."""
+    """Return the threads within one operation as TensorFlow resolves them; 0 if unknown, or on JAX."""
     if (facts.get("keras") or {}).get("backend", "tensorflow") != "tensorflow":
         return 0
     resolved = (facts.get("threads") or {}).get("intra")
@@ -377,7 +381,7 @@ def _surroundings(a: Facts, b: Facts, names: SideNames) -> Iterator[Change]:
 
 
 def _host(a: Facts, b: Facts, names: SideNames) -> Iterator[Change]:
-    """Computers have different names, as a rule: that is a difference where the program asks for it."""
+    """Return the host name as a difference only if the program asks for it: names usually differ."""
     left, right = a.get("name"), b.get("name")
     if left != right and left and right and (a.get("asked") or b.get("asked")):
         words = both_words("the computer's name, for which the code asks, is", left, right, names)

@@ -1,4 +1,4 @@
-"""From what repeated runs showed to a verdict: confirmed, cleared, unstable, within the band or not. Pure."""
+"""Derive a verdict from repeated runs: confirmed, cleared, unstable, within the tolerance or not. Pure."""
 
 from __future__ import annotations
 
@@ -66,7 +66,7 @@ def conclude(
     drift: Drift,
     names: SideNames = LETTERS,
 ) -> Verdict:
-    """The verdict `first` on two recordings, with what repeated runs showed."""
+    """Return the verdict `first` on two recordings, extended by what repeated runs showed."""
     first = _less_cleared(first, finding, diagnosis, names) if finding else first
     measured = _band(band, drift) if band else None
     causes = diagnosis.causes
@@ -110,7 +110,7 @@ def _less_cleared(first: Verdict, finding: Finding, diagnosis: Diagnosis, names:
 
 
 def _suspected(verdict: Verdict, diagnosis: Diagnosis) -> Verdict:
-    """The suspicion, unless it was cleared: then the next; and where the difference lies, if known."""
+    """Return the suspicion, or the next one if it was cleared; and where the difference is, if known."""
     innocent = {
         subject for each in diagnosis.tried if each.outcome == Outcome.CLEARED for subject in each.subjects
     }
@@ -132,7 +132,7 @@ MOST_TOLD = 2
 
 
 def _told(causes: Sequence[Candidate]) -> list[tuple[str, str]]:
-    """(words, fix) of each cause; of many files their names."""
+    """Return (words, fix) of each cause; of many files only their names."""
     data = [cause for cause in causes if cause.topic == "data"]
     if len(data) <= MOST_TOLD:
         return [(cause.words, cause.fix) for cause in causes]
@@ -152,7 +152,9 @@ def _grade(
     band: RoundingTolerance | None,
     drift: Drift,
 ) -> Conclusion:
-    """EQUIVALENT only where the difference is rounding-sized for this model and no other job is the cause."""
+    """Return EQUIVALENT only if the difference is as small as rounding for this model, and the sides run
+    the same job.
+    """
     if finding is None or first.verdict not in (Conclusion.EQUIVALENT, Conclusion.DIVERGENT):
         return first.verdict
     if finding.stage not in drift or finding.kind != "value":
@@ -182,7 +184,7 @@ def _band(band: RoundingTolerance, drift: Drift) -> DriftBand:
 
 
 class Randomness(Enum):
-    """Where a script takes what is another thing in each run."""
+    """A source of randomness in a script that is different in each run."""
 
     GLOBAL_SEEDS = "global seeds"
     GENERATORS = "generators of its own"
@@ -195,7 +197,7 @@ class Randomness(Enum):
 
 @dataclass(frozen=True)
 class Remedy:
-    """What was imposed on a script that differs from itself, and what it says about the script."""
+    """An intervention on a script that differs from itself, and what its success says about the script."""
 
     kind: Randomness
     words: str
@@ -204,7 +206,7 @@ class Remedy:
 
 @dataclass(frozen=True)
 class Unseeded:
-    """A `generator`, such as numpy.random.default_rng, made without a seed; `place`: file and line."""
+    """A `generator`, such as numpy.random.default_rng, created without a seed; `place`: file and line."""
 
     generator: str
     place: str
@@ -223,7 +225,7 @@ GENERATORS = Remedy(
 
 
 def generators(where: Sequence[Unseeded]) -> Remedy:
-    """GENERATORS, with what was seen to be called and where."""
+    """Return GENERATORS that were seen to be called, and where."""
     if not where:
         return GENERATORS
     said = ", ".join(f"{each.generator}() in {each.place}" for each in where[:3])
@@ -269,7 +271,7 @@ _RANDOM = {
 
 
 def describe_change(remedies: Sequence[Remedy], stage: Stage | None) -> str:
-    """What remedies together say of a script that first differs from itself at `stage`."""
+    """Describe what successful remedies say about a script that first differs from itself at `stage`."""
     what = _RANDOM.get(stage, "its random numbers") if stage else "its random numbers"
     return " and ".join(
         f"{remedy.words} {what}" if remedy.kind is Randomness.GLOBAL_SEEDS else remedy.words
@@ -286,7 +288,8 @@ def unstable(
     suspected: Sequence[Remedy] = (),
     tried: Sequence[Tried] = (),
 ) -> Verdict:
-    """The verdict on a script that differs from itself; `remedies` together were seen to make it stable.
+    """Return the verdict on a script that differs from itself. `remedies`: what made it stable together;
+    without any, `suspected`: what its generators make probable.
 
     Where none were, `suspected` are what its generators make probable.
     """

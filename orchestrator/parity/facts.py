@@ -1,4 +1,4 @@
-"""environment.json as another side wrote it, checked to the leaf. Its meaning: runtime/observe/facts."""
+"""The content of environment.json as typed values, with every value checked. See runtime/observe/facts."""
 
 from __future__ import annotations
 
@@ -67,7 +67,7 @@ class Cpu(TypedDict, total=False):
 
 
 class Locale(TypedDict, total=False):
-    """The language of the process."""
+    """The locale of the process."""
 
     categories: dict[Word, Word | None] | None
     decimal_point: Word | None
@@ -77,7 +77,7 @@ class Locale(TypedDict, total=False):
 
 
 class Timezone(TypedDict, total=False):
-    """The zone; offsets in seconds."""
+    """The time zone; offsets in seconds."""
 
     TZ: Word | None
     names: list[Word] | None
@@ -119,7 +119,7 @@ class Model(TypedDict, total=False):
 
 
 class Compiled(TypedDict, total=False):
-    """What compile() was given."""
+    """The arguments of compile()."""
 
     name: Word | None
     loss: Settings
@@ -147,7 +147,7 @@ class FileFacts(_Named, total=False):
 
 
 class Files(TypedDict, total=False):
-    """The files, in the order of first opening."""
+    """The files in the order of first opening."""
 
     list: Annotated[list[FileFacts], Most(100_000)] | None
     left_out: Count | None
@@ -156,7 +156,7 @@ class Files(TypedDict, total=False):
 
 
 class Environment(TypedDict, total=False):
-    """All of environment.json."""
+    """The complete content of environment.json."""
 
     python: Word | None
     platform: Platform | None
@@ -191,7 +191,7 @@ class _Located(TypedDict):
 
 
 class OpenedFile(_Located, total=False):
-    """One file that a process opened; hashed, of environment.json."""
+    """One file that a process opened; its hash is in environment.json."""
 
     way: Annotated[str, Most(32)] | None
     made: bool | None
@@ -201,7 +201,7 @@ class OpenedFile(_Located, total=False):
 
 
 class OpenedFiles(TypedDict, total=False):
-    """The files of one process, unhashed; `written`: those opened for writing."""
+    """The files of one process without hashes; `written`: those opened for writing."""
 
     list: Annotated[list[OpenedFile], Most(100_000)] | None
     left_out: Count | None
@@ -210,19 +210,19 @@ class OpenedFiles(TypedDict, total=False):
 
 
 class Opened(TypedDict, total=False):
-    """Of environment.json what the first process opened."""
+    """The part of environment.json about files that the first process opened."""
 
     files: OpenedFiles | None
 
 
 class OpenedByProcess(Opened, total=False):
-    """All of opened-PID.json; `modules`: paths of the project's modules."""
+    """The complete content of opened-PID.json; `modules`: paths of the project's modules."""
 
     modules: Listed | None
 
 
 def read_facts(path: Path) -> dict[str, Any]:
-    """The facts in environment.json, without those that are null; {} where there is no file.
+    """Return the facts in environment.json without null values; {} if there is no file. Raises Malformed.
 
     Raises Malformed.
     """
@@ -230,7 +230,8 @@ def read_facts(path: Path) -> dict[str, Any]:
 
 
 def read_opened_files(path: Path) -> dict[str, Any]:
-    """What one process opened, of an opened-*.json or of environment.json; {} where there is no file.
+    """Return what one process opened, from an opened-*.json or environment.json; {} if there is no file.
+    Raises Malformed.
 
     Raises Malformed.
     """
@@ -248,7 +249,7 @@ def _read(path: Path, shape: Any) -> dict[str, Any]:
 
 
 def _without_nulls(found: dict[str, Any]) -> dict[str, Any]:
-    """Facts that could not be read are as those that nobody recorded, so that none is taken for an object."""
+    """Remove facts that could not be read, as if they were not recorded."""
     kept = {name: each for name, each in found.items() if each is not None}
     for name, each in kept.items():
         if name in ("files", "cpu", "tensorflow"):

@@ -66,7 +66,7 @@ class Intervention:
 
     @property
     def key(self) -> str:
-        """Equal for two that impose the same."""
+        """A key that is equal for equal interventions."""
         parts = (
             self.env, self.plan, self.files, self.times, self.arguments, self.python, self.path, self.start,
             self.command, self.program, self.stdin, self.around, self.also,
@@ -97,14 +97,14 @@ class Candidate:
 
     @property
     def subjects(self) -> tuple[Subject, ...]:
-        """What it is about: of several that are tried as one, each."""
+        """The subjects of this candidate: of several that are tried as one, each of them."""
         if self.parts:
             return tuple(subject for part in self.parts for subject in part.subjects)
         return (Subject(self.topic, self.name, self.kind),)
 
 
 def joined(several: Sequence[Candidate]) -> Intervention:
-    """What all of these impose."""
+    """Return the combination of all these interventions."""
     together = Intervention()
     for each in several:
         together |= each.imposed or Intervention()
@@ -129,8 +129,9 @@ class Other:
 
 
 def as_if_recorded(repeated: Facts, recorded: Facts, imposed: Intervention) -> Facts:
-    """The facts of a repeated run with what is noted beside a recording, not in it: where `recorded` was, and
-    its variables, less what was `imposed`."""
+    """Return the facts of a repeated run with facts that are stored beside recordings: the place of
+    `recorded`, and its variables without what was `imposed`.
+    """
     given = {name: value for name, value in imposed.env.items() if value is not None}
     kept = {n: v for n, v in (recorded.get("variables") or {}).items() if n not in imposed.env}
     beside = {name: recorded[name] for name in ("cwd", "start", "command", "stdin") if name in recorded}

@@ -1,4 +1,6 @@
-"""From a difference of facts to what imposes it on a repeated run, or why nothing can. Pure."""
+"""Turn a difference of facts into an intervention on a repeated run, or say why that is not possible.
+Pure.
+"""
 
 from __future__ import annotations
 
@@ -21,7 +23,7 @@ from orchestrator.parity.places import ELSEWHERE
 
 
 def to_intervention(change: Change, base: str, mine: Facts, other: Other) -> Candidate:
-    """The difference as a candidate, to be imposed on side `base`, whose facts are `mine`."""
+    """Return the difference as a candidate, to be imposed on side `base`, whose facts are `mine`."""
     here, there = (change.a, change.b) if base == "A" else (change.b, change.a)
     make: Maker = _MAKERS.get(change.topic, _variable)
     imposed, why = make(change, here, there, other, mine)
@@ -35,14 +37,18 @@ Maker = Callable[..., Made]
 
 
 def _variable(change: Change, _here: Any, there: Any, *_rest: Any) -> Made:
-    """A variable of that name; other facts of these topics cannot be imposed by themselves."""
+    """Return the intervention that sets this variable; other facts of these topics cannot be imposed
+    alone.
+    """
     if change.variable:
         return Intervention(env={change.name: None if there is None else str(there)}), ""
     return None, "it cannot be imposed by itself"
 
 
 def _source(_change: Change, _here: Any, there: Any, other: Other, mine: Facts) -> Made:
-    """The other side's modules; where its program has another name, that program is run."""
+    """Return the intervention that uses the other side's modules; if its program has another name, that
+    program is run.
+    """
     if other.folder is None and other.kept is None:
         return None, "the other side's code is not on this computer"
     files: dict[str, Path | None] = {}
@@ -88,13 +94,14 @@ def _data(change: Change, here: Any, there: Any, other: Other, mine: Facts) -> M
 
 
 def _paths(change: Change, here: Any, there: Any, *rest: Any) -> Made:
-    """Arguments or a variable that lead elsewhere."""
+    """Return the intervention for arguments or a variable with different paths."""
     return (_variable if change.variable else _arguments)(change, here, there, *rest)
 
 
 def _keras_json(_change: Change, here: Any, there: Any, other: Other, mine: Facts) -> Made:
-    """Keras reads its file while it is imported: a repeated run is given what the other side's file sets,
-    where each side had what its file says."""
+    """Return the intervention with the settings of the other side's keras.json, which Keras reads during
+    import, if each side had what its file says.
+    """
     own, wanted = _keras_settings(here), _keras_settings(there)
     if not own or not wanted:
         return None, "it is not on this computer any more as both sides had it"
@@ -106,8 +113,9 @@ def _keras_json(_change: Change, here: Any, there: Any, other: Other, mine: Fact
 
 
 def _keras_settings(entry: Any) -> dict[str, str]:
-    """What a keras.json sets that can be imposed, without one what Keras does; nothing where the file is not
-    as the run had it."""
+    """Return the settings of a keras.json that can be imposed, or the defaults of Keras without a file;
+    nothing if the file is not as it was in the run.
+    """
     if not entry:
         return {"floatx": "float32", "image_data_format": "channels_last"}
     if not _is_file_of(Path(str(entry.get("path", ""))), entry):
@@ -121,7 +129,7 @@ def _keras_settings(entry: Any) -> dict[str, str]:
 
 
 def _place(name: str, here: Any, mine: Facts) -> str | None:
-    """Where the repeated run looks for a file: absolute, or relative to its folders."""
+    """Return where the repeated run looks for a file: absolute, or relative to its folders."""
     if not name.startswith(ELSEWHERE):
         path, cwd = str((here or {}).get("path") or ""), mine.get("cwd")
         return path if cwd and path.startswith(f"{cwd}/") else name
@@ -150,12 +158,14 @@ def _is_file_of(path: Path, entry: Mapping[str, Any]) -> bool:
 
 
 def _order(_change: Change, _here: Any, there: Any, other: Other, mine: Facts) -> Made:
-    """The order in which folders list them, and by which time they are sorted."""
+    """Return the intervention that sets the order in which folders list files, and the times by which
+    they may be sorted.
+    """
     return Intervention(plan={"listing": [Path(name).name for name in there]}, times=_times(other, mine)), ""
 
 
 def _times(other: Other, mine: Facts) -> dict[str, float]:
-    """When the files that the other side read were last changed there, by where this side looks for them."""
+    """Return when the files that the other side read were last changed there, by their paths on this side."""
     known = {entry["name"]: entry for entry in _read(mine)}
     found = {}
     for entry in _read(other.facts):
@@ -167,13 +177,13 @@ def _times(other: Other, mine: Facts) -> dict[str, float]:
 
 
 def _read(facts: Facts) -> list[Mapping[str, Any]]:
-    """The files that a run read and did not make, without those that libraries keep for themselves."""
+    """Return the files that a run read and did not create, without caches of libraries."""
     listed = (facts.get("files") or {}).get("list") or []
     return [each for each in listed if not each.get("made") and not is_cache(each)]
 
 
 def _told_time(entry: Mapping[str, Any]) -> str:
-    """When a file was last changed, in UTC; "" where that was not recorded."""
+    """Format the time of a file's last change in UTC; "" if it was not recorded."""
     moment = entry.get("changed")
     return f"{datetime.fromtimestamp(moment, UTC):%Y-%m-%d %H:%M:%S.%f}"[:-3] if moment else ""
 
@@ -186,7 +196,7 @@ def _changed(path: Path) -> float | None:
 
 
 def other_times(base: str, mine: Facts, other: Other, names: SideNames) -> Iterator[Candidate]:
-    """A probe: the files' times of change are those of the other side."""
+    """Return the probe that gives the files the modification times of the other side."""
     times = _times(other, mine)
     theirs = {entry["name"]: _told_time(entry) for entry in _read(other.facts)}
     pairs = [(e["name"], _told_time(e), theirs[e["name"]]) for e in _read(mine) if e["name"] in theirs]
@@ -212,7 +222,7 @@ def _cores(_change: Change, _here: Any, there: Any, other: Other, *_rest: Any) -
 
 
 def _seed(_change: Change, here: Any, there: Any, *_rest: Any) -> Made:
-    """Where the program seeds with this side's number, it seeds with the other's."""
+    """Return the intervention that replaces this side's seed by the other's wherever the program sets it."""
     if isinstance(here, int) and isinstance(there, int):
         return Intervention(plan={"reseed": [here, there]}), ""
     return None, "a side without a seed is another one in each run"
@@ -238,7 +248,7 @@ def _start(_change: Change, _here: Any, there: Any, *_rest: Any) -> Made:
 
 
 def _folder(_change: Change, _here: Any, there: Any, *_rest: Any) -> Made:
-    """The path alone: what is in the folder stays this side's own."""
+    """Return the intervention that changes the path only; the content of the folder stays."""
     if not is_folder(Path(str(there))):
         return None, "the other side's working folder is not on this computer"
     return Intervention(path=Path(str(there))), ""
@@ -254,7 +264,9 @@ def _isa(change: Change, here: Any, there: Any, *rest: Any) -> Made:
 
 
 def cap_instructions(flags: Sequence[str]) -> Intervention:
-    """A processor that has only `flags`, for oneDNN, OpenBLAS and NumPy."""
+    """Return the variables that limit oneDNN, OpenBLAS and NumPy to the instructions of a processor with
+    `flags`.
+    """
     have = set(flags)
     if "avx512f" in have:
         level = "AVX512_CORE_VNNI" if "avx512_vnni" in have else "AVX512_CORE"
@@ -344,7 +356,9 @@ _MAKERS: Mapping[str, Maker] = {
 
 
 def other_neighbours(base: str, mine: Facts, other: Other, names: SideNames) -> Iterator[Candidate]:
-    """Files around the other side's folder, if its neighbours differ from ours."""
+    """Return the intervention with the files around the other side's folder, if they differ from this
+    side's.
+    """
     here, there = mine.get("cwd"), other.facts.get("cwd")
     if not here or not there or not is_folder(Path(str(there))):
         return
@@ -359,7 +373,7 @@ def other_neighbours(base: str, mine: Facts, other: Other, names: SideNames) -> 
 
 
 def other_packages(base: str, mine: Facts, other: Other, names: SideNames) -> Iterator[Candidate]:
-    """The other side's packages, where its interpreter is on this computer."""
+    """Return the intervention with the other side's packages, if its interpreter is on this computer."""
     a, b = (mine, other.facts) if base == "A" else (other.facts, mine)
     words = versions(a, b, names)
     if not words:

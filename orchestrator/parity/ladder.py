@@ -1,4 +1,4 @@
-"""Climbs two recordings side by side and names the first stage and tensor that differ."""
+"""Compare two recordings stage by stage and find the first stage and tensor that differ."""
 
 from __future__ import annotations
 
@@ -20,7 +20,7 @@ ROUGH = 1 << 15
 
 @dataclass(frozen=True)
 class Values:
-    """A property that is not the same: what it is in A, and in B."""
+    """A property that differs: its values in A and in B."""
 
     a: str
     b: str
@@ -28,7 +28,7 @@ class Values:
 
 @dataclass(frozen=True)
 class Alone:
-    """A tensor that `side` ("A" or "B") alone has."""
+    """A tensor that only `side` ("A" or "B") has."""
 
     name: str
     side: str
@@ -36,8 +36,9 @@ class Alone:
 
 @dataclass(frozen=True)
 class Fingerprints:
-    """Fingerprints of `step` that differ. `apart`: the relative difference of the norms, 0 where they are
-    equal or no numbers."""
+    """Fingerprints of `step` that differ. `apart`: the relative difference of the norms; 0 if they are
+    equal or not numbers.
+    """
 
     step: int
     apart: float
@@ -117,7 +118,7 @@ def compare_stages(a: Recording, b: Recording) -> Comparison:
 
 
 def _from_files(a: Recording, b: Recording, finding: Finding) -> Finding:
-    """The files where they differ and the finding may come from them, else the finding."""
+    """Return the file difference if the finding may come from it, else the finding."""
     found = files_gap(a.environment, b.environment) if finding.stage in (Stage.BATCH, Stage.INITIAL) else None
     if found is None or (finding.stage == Stage.INITIAL and found.kind != "content"):
         return finding
@@ -152,7 +153,7 @@ def _light_difference(a: LightStep, b: LightStep, dtypes: Mapping[tuple[Stage, s
 
 
 def _apart(a: float | None, b: float | None) -> float:
-    """The relative difference of two norms; infinite where one is not a number."""
+    """Return the relative difference of two norms; infinite if one is not a number."""
     if a is None or b is None:
         return math.inf
     return abs(a - b) / max(a, b) if max(a, b) else 0.0
@@ -173,7 +174,9 @@ def _full(a: Recording, b: Recording) -> Comparison:
 
 
 def _stages(a: Step, b: Step) -> Iterator[tuple[Stage, list[str]]]:
-    """Each stage with the names that both sides have, in the order in which an error would spread."""
+    """Yield each stage with the tensor names that both sides have, in the order in which an error would
+    spread.
+    """
     for stage in STAGES:
         known = b.stage(stage)
         names = [name for name in a.stage(stage) if name in known]
@@ -195,12 +198,14 @@ def _difference(a: Step, b: Step, stage: Stage, names: Sequence[str]) -> Finding
 
 
 def _made(tensor: Tensor) -> bool:
-    """Whether a variable held anything when it was read: an optimizer's may be made within the first step."""
+    """Return whether a variable had a value when it was read: an optimizer's may be created within the
+    first step.
+    """
     return 0 not in tensor.shape
 
 
 def _missing(a: Step, b: Step, stage: Stage) -> tuple[str, str] | None:
-    """A tensor that one side has and the other lacks, except where the other could not read it."""
+    """Return a tensor that only one side has, unless the other could not read it."""
     left, right = a.stage(stage), b.stage(stage)
     for have, lack, side, unread in ((left, right, "A", b.unread), (right, left, "B", a.unread)):
         for name in have:
@@ -276,7 +281,7 @@ def _is_rounding(
 
 
 def same_records_overall(a: Sequence[Step], b: Sequence[Step], group: str) -> bool:
-    """Whether the steps together saw the same records, each as often, in whatever order."""
+    """Return whether all steps together used the same records, each equally often, in any order."""
 
     def total(steps: Sequence[Step]) -> int | None:
         found = [step.records.get(group) for step in steps]

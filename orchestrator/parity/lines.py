@@ -1,4 +1,4 @@
-"""The lines of a recording as its other side wrote them: types and limits of everything that is read."""
+"""The lines of a recording as typed values, with limits for everything that is read."""
 
 from __future__ import annotations
 
@@ -18,7 +18,7 @@ Shape = Annotated[tuple[Count, ...], Most(64)]
 
 @dataclass(frozen=True)
 class Sampled:
-    """The file of every `stride`-th element."""
+    """The file with every `stride`-th element."""
 
     file: File
     stride: Count = 1
@@ -50,7 +50,7 @@ class RecordsLine:
 
 @dataclass(frozen=True)
 class StepLine:
-    """A step of which everything was recorded."""
+    """A completely recorded step."""
 
     step: Count
     tensors: Annotated[tuple[TensorLine, ...], Most(1_000_000)]
@@ -68,7 +68,7 @@ class MetricsLine:
 
 @dataclass(frozen=True)
 class NamesLine:
-    """(stage, name) of the fingerprints that follow, in their order."""
+    """The (stage, name) pairs of the fingerprints that follow, in their order."""
 
     names: Annotated[tuple[tuple[Stage, str], ...], Most(1_000_000)]
 
@@ -93,7 +93,7 @@ class Status:
 
 @dataclass(frozen=True)
 class End:
-    """How a run ended, of exit.json."""
+    """How a run ended, from exit.json."""
 
     reason: str | None = None
     detail: Annotated[str, Most(100_000)] | None = None
@@ -110,7 +110,9 @@ _SHAPES: Mapping[str, type] = {
 
 
 def read(text: str, version: int) -> tuple[list[Line], str]:
-    """The lines in `text`, and why there are none. A torn line ends them; unknown ones are passed over."""
+    """Parse the lines in `text`; also returns why there are none. An incomplete line ends them; unknown
+    lines are skipped.
+    """
     found: list[Line] = []
     for number, line in enumerate(text.splitlines(), 1):
         try:

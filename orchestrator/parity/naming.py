@@ -1,4 +1,4 @@
-"""The names by which sentences call the two sides of a comparison."""
+"""The names of the two sides of a comparison in sentences."""
 
 from __future__ import annotations
 
@@ -7,8 +7,7 @@ from dataclasses import dataclass
 
 @dataclass(frozen=True)
 class SideNames:
-    """Names of A and B: as the subject of a sentence, of what is in a side, of what belongs to it, and of
-    what is brought to it."""
+    """The names of A and B in a sentence: as subject, after "in", after "of" and after "to"."""
 
     a: str
     b: str
@@ -20,19 +19,19 @@ class SideNames:
     to_b: str
 
     def subject(self, side: str) -> str:
-        """The run of `side` ("A" or "B"), as the subject of a sentence."""
+        """Return the run of `side` ("A" or "B") as the subject of a sentence."""
         return self.a if side == "A" else self.b
 
     def inside(self, side: str) -> str:
-        """Where something of `side` is: "in A", "here"."""
+        """Return the place of something in `side`: "in A", "here"."""
         return self.in_a if side == "A" else self.in_b
 
     def of(self, side: str) -> str:
-        """Whose something of `side` is: "of A", "here"."""
+        """Return the owner of something of `side`: "of A", "here"."""
         return self.of_a if side == "A" else self.of_b
 
     def to(self, side: str) -> str:
-        """Where something is brought: "to A", "here"."""
+        """Return the destination of something: "to A", "here"."""
         return self.to_a if side == "A" else self.to_b
 
 

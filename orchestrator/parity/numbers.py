@@ -1,4 +1,6 @@
-"""How far apart two recorded tensors are: relative L2, units in the last place, how many elements."""
+"""Measure the difference of two recorded tensors: relative L2, units in the last place, number of
+elements.
+"""
 
 from __future__ import annotations
 
@@ -54,7 +56,9 @@ class Gap:
 
 
 def gap(a: Tensor, b: Tensor, most: int = MOST) -> Gap | None:
-    """The difference of two recorded tensors; None where dtype or shape differ or no element was kept."""
+    """Return the difference of two recorded tensors; None if dtype or shape differ, or no element was
+    kept.
+    """
     if a.dtype != b.dtype or a.shape != b.shape:
         return None
     bits_a, bits_b = _bits(a), _bits(b)
@@ -65,7 +69,7 @@ def gap(a: Tensor, b: Tensor, most: int = MOST) -> Gap | None:
 
 
 def measure(bits_a: Sequence[int], bits_b: Sequence[int], dtype: str, elements: int) -> Gap:
-    """The difference of two sequences of raw bit patterns of `dtype`."""
+    """Return the difference of two sequences of raw bit patterns of `dtype`."""
     pairs = [(x, y) for x, y in zip(bits_a, bits_b, strict=True) if x != y]
     a, b = values(bits_a, dtype), values(bits_b, dtype)
     square = math.fsum((x - y) * (x - y) for x, y in zip(a, b, strict=True) if x != y)
@@ -87,7 +91,9 @@ def measure(bits_a: Sequence[int], bits_b: Sequence[int], dtype: str, elements: 
 
 
 def values(bits: Sequence[int], dtype: str) -> Sequence[float]:
-    """The numbers that raw bit patterns of `dtype` stand for. NaN becomes infinity: it equals nothing."""
+    """Return the numbers of raw bit patterns of `dtype`. NaN becomes infinity, which counts as different
+    from everything.
+    """
     if dtype in _WIDTHS:
         return [math.inf if number != number else number for number in _floats(bits, dtype)]
     if dtype in _SIGNED:
@@ -105,7 +111,7 @@ def _floats(bits: Sequence[int], dtype: str) -> Sequence[float]:
 
 
 def _nans(bits: Sequence[int], dtype: str) -> int:
-    """How many of raw bit patterns are no number: all bits of the exponent are set, and one of the rest."""
+    """Count the NaNs among raw bit patterns: all exponent bits set, and at least one mantissa bit."""
     if dtype not in _WIDTHS:
         return 0
     width = _WIDTHS[dtype] * 8
@@ -121,7 +127,9 @@ def _ulps(pairs: Sequence[tuple[int, int]], dtype: str) -> int | None:
 
 
 def _rank(bits: int, width: int) -> int:
-    """Where a float of `width` bits stands among all of them; the two zeros stand together."""
+    """Return the position of a float of `width` bits in the order of all floats; both zeros have the same
+    one.
+    """
     sign = 1 << (width - 1)
     return -(bits & (sign - 1)) if bits & sign else bits
 
@@ -162,7 +170,7 @@ def read_npy(path: Path) -> Sequence[int]:
 
 
 def _header(text: str) -> tuple[str, tuple[int, ...], bool]:
-    """Kind, shape, and whether the columns come first. Raises ValueError."""
+    """Return kind, shape, and whether the order is Fortran's. Raises ValueError."""
     try:
         found = ast.literal_eval(text)
         descr, shape, fortran = found["descr"], found["shape"], found["fortran_order"]

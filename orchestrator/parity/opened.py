@@ -1,4 +1,4 @@
-"""The first rung: which files the two programs read, by name, content and order."""
+"""Compare which files the two programs read: by name, content and order."""
 
 from __future__ import annotations
 
@@ -53,7 +53,7 @@ def files_gap(a: Mapping[str, Any], b: Mapping[str, Any]) -> FilesGap | None:
 
 
 def _missing(have: Mapping[str, Entry], lack: Mapping[str, Entry]) -> list[str]:
-    """Files of one side whose bytes the other did not read under any name, or not as often."""
+    """Return files of one side whose content the other side read under no name, or less often."""
     spare = Counter(entry.get("sha256") for name, entry in lack.items() if name not in have)
     missing = []
     for name, entry in have.items():
@@ -76,14 +76,17 @@ def _read(facts: Mapping[str, Any]) -> dict[str, Entry]:
 
 
 def is_cache(entry: Entry) -> bool:
-    """Whether a library keeps the file for itself and can make it anew; old recordings tell by its name."""
+    """Return whether a library keeps the file for itself and can create it again; for old recordings
+    judged by name.
+    """
     told = entry.get("cache")
     return str(entry.get("name", "")).startswith("~/.cache/") if told is None else bool(told)
 
 
 def is_setting(entry: Entry) -> bool:
-    """Whether it is a hidden file of the home folder that may lack on one side, and no data that a library
-    fetched there."""
+    """Return whether it is a hidden file in the home folder that may be missing on one side, and not
+    downloaded data.
+    """
     return str(entry["name"]).startswith("~/.") and not entry.get("fetched")
 
 

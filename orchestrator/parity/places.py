@@ -56,7 +56,7 @@ def named_by_variables(facts: Facts) -> Facts:
 
 
 def without_kernel(facts: Facts) -> Facts:
-    """The facts without the connection file that a notebook's server passes to a kernel by -f."""
+    """Return the facts without the connection file that a notebook server passes to a kernel with -f."""
     argv = [str(word) for word in facts.get("argv") or ()]
     kernel = facts.get("script") in _KERNELS
     words, files, rest = [], [], iter(argv)
@@ -124,7 +124,7 @@ def _without_revision(entry: Entry) -> str:
 
 
 def _twice(facts: Facts) -> set[str]:
-    """The names that several files of the project's own folders have."""
+    """Return the names that several files in the project's folders share."""
     paths: dict[str, set[str]] = {}
     for entry in _listed(facts):
         if not entry.get("made") and not str(entry["name"]).startswith(ELSEWHERE):
@@ -133,7 +133,7 @@ def _twice(facts: Facts) -> set[str]:
 
 
 def _outermost(facts: Facts) -> str:
-    """The outermost folder in which names of the project's own files begin; "" where there is none."""
+    """Return the outermost folder in which names of the project's files begin; "" if there is none."""
     folders = {
         str(entry.get("path")).removesuffix(f"/{entry['name']}")
         for entry in _listed(facts)
@@ -158,7 +158,9 @@ def _paired(facts: Facts, other: Facts, shared: set[str]) -> Facts:
 
 
 def _relative(entry: Entry, facts: Facts) -> Iterator[str]:
-    """The place of a file around the project, seen from the working folder and from the program's: ../x."""
+    """Return the path of a file outside the project, relative to the working folder or the program's
+    folder: ../x.
+    """
     path = str(entry.get("path") or "")
     if not str(entry["name"]).startswith(_AROUND) or str(entry["name"]).startswith("~/."):
         return

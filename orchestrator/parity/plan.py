@@ -52,7 +52,8 @@ def candidates(
     other: Other,
     names: SideNames = LETTERS,
 ) -> tuple[Candidate, ...]:
-    """What to try on side `base` ("A" or "B"), the most probable first.
+    """Return what to try on side `base` ("A" or "B"), most probable first. `mine`: the facts of that side;
+    `found`: the differences between A and B.
 
     `mine` are that side's facts, `found` the differences between A and B.
     """
@@ -116,7 +117,7 @@ MOST_FILES = 2
 
 
 def _grouped(listed: Sequence[Candidate]) -> Iterator[Candidate]:
-    """Many files as one candidate first: they often differ together, and each run costs."""
+    """Put many files into one candidate at first: they often differ together, and each run takes time."""
     left = list(listed)
     for topic, fix in _GROUPS.items():
         able = [each for each in left if each.topic == topic and each.imposed is not None]
@@ -133,7 +134,7 @@ _GROUPS = {
 
 
 def together(parts: Sequence[Candidate], fix: str) -> Candidate:
-    """Files of one topic that are tried as one."""
+    """Return the files of one topic as one candidate."""
     whole = joined(parts)
     words = f"{len(parts)} files differ: {'; '.join(each.words for each in parts[:2])}; …"
     return Candidate(parts[0].topic, words, fix, whole, parts=tuple(parts))

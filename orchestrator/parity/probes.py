@@ -1,4 +1,4 @@
-"""What to try although nothing recorded differs in it, and what rounds innocently. Pure."""
+"""Candidates that no recorded difference suggests, and changes that affect rounding only. Pure."""
 
 from __future__ import annotations
 
@@ -11,7 +11,7 @@ from orchestrator.parity.ladder import Finding
 
 
 def probes(finding: Finding, mine: Facts) -> Iterator[Candidate]:
-    """What the stage suggests although nothing that was recorded differs in it."""
+    """Return what the stage suggests although no recorded fact differs."""
     if finding.stage in (Stage.BATCH, Stage.FILES):
         for words, imposed in (
             ("one core instead of several, on which interleave depends", Intervention(plan={"cpus": 1})),
@@ -24,7 +24,7 @@ def probes(finding: Finding, mine: Facts) -> Iterator[Candidate]:
 
 
 def rounding_perturbations(mine: Facts) -> tuple[Candidate, ...]:
-    """Changes that only round differently: probes for a cause, and the set that calibrates the band."""
+    """Return changes that affect rounding only: used as probes, and to calibrate the tolerance."""
     found = []
     if intra_op(mine) != 1:
         found.append(

@@ -1,4 +1,4 @@
-"""Two runs without recorded tensors, compared by what their records hold. Pure."""
+"""Compare two runs without recorded tensors by their records. Pure."""
 
 from __future__ import annotations
 
@@ -33,7 +33,9 @@ _RECORD = (
 
 
 def compare_records(a: Record, b: Record) -> Verdict:
-    """The verdict on two `run.json` objects. Never IDENTICAL: no tensor was compared.
+    """Return the verdict on two `run.json` objects. Never IDENTICAL, because no tensor was compared.
+    DIVERGENT if command, code, data or a metric differ; otherwise NOT COMPARED. `recorded` contains every
+    fact.
 
     DIVERGENT if command, code, data or a metric differ; otherwise NOT COMPARED. `recorded` has every fact.
     """
@@ -100,7 +102,9 @@ def _number(value: Any) -> str | None:
 
 
 def _results(a: Record, b: Record) -> Iterator[RecordedFact]:
-    """Files that both runs left. Other bytes prove nothing: model files hold times, and logs do."""
+    """Return the files that both runs wrote. Different bytes prove nothing: model files and logs contain
+    times.
+    """
     left, right = ({each["path"]: each["sha256"] for each in side.get("artifacts") or ()} for side in (a, b))
     shared = sorted(path for path in left if path in right)
     equal = [path for path in shared if left[path] == right[path]]

@@ -1,4 +1,4 @@
-"""What one run recorded, read back: <run>/observe/ as values. Reads files, changes none."""
+"""Read what one run recorded in <run>/observe/ as values. Changes no file."""
 
 from __future__ import annotations
 
@@ -49,13 +49,15 @@ class Tensor:
     stride: int = 1
 
     def equals(self, other: Tensor) -> bool:
-        """Equal to the bit, dtype and shape included."""
+        """Whether both are equal to the bit, including dtype and shape."""
         return (self.dtype, self.shape, self.sha256) == (other.dtype, other.shape, other.sha256)
 
 
 @dataclass(frozen=True)
 class Records:
-    """The records of one batch: how many, hashed in order, as a multiset, and one by one (shortened)."""
+    """The records of one batch: their number, and hashes in order, as a multiset, and of each record
+    (shortened).
+    """
 
     count: int
     ordered: str
@@ -65,7 +67,7 @@ class Records:
 
 @dataclass(frozen=True)
 class Step:
-    """One complete training step. `unread` names what could not be read without changing the numbers."""
+    """One complete training step. `unread`: what could not be read without changing the numbers."""
 
     number: int
     tensors: tuple[Tensor, ...]
@@ -73,7 +75,7 @@ class Step:
     unread: frozenset[str] = frozenset()
 
     def stage(self, name: Stage) -> dict[str, Tensor]:
-        """The tensors of a stage by name, in the order of the program."""
+        """Return the tensors of a stage by name, in the order of the program."""
         return {tensor.name: tensor for tensor in self.tensors if tensor.stage == name}
 
 
@@ -131,7 +133,7 @@ def read(run: Path) -> Recording:
 
 
 def _status(path: Path) -> tuple[dict[str, Any], Status]:
-    """What the recorder said of itself, as it is and as values. Raises Malformed."""
+    """Return what the recorder reported about itself, as it is and as values. Raises Malformed."""
     try:
         said = _object(path)
         return said, value(Status, said)
@@ -140,7 +142,7 @@ def _status(path: Path) -> tuple[dict[str, Any], Status]:
 
 
 def _steps(found: Sequence[Line], folder: Path) -> tuple[Step, ...]:
-    """The full steps, each with the metrics that were reported after it."""
+    """Return the complete steps, each with the metrics that were reported after it."""
     metrics: dict[int, list[TensorLine]] = {}
     for line in found:
         if isinstance(line, MetricsLine):
@@ -198,7 +200,7 @@ def _tensor(item: TensorLine, folder: Path) -> Tensor:
 
 
 def _failure(run: Path) -> str | None:
-    """How the run failed, None where it did not, or nobody says. Raises Malformed."""
+    """Return how the run failed; None if it did not, or nothing says so. Raises Malformed."""
     path = run / "exit.json"
     try:
         end = value(lines.End, _object(path))
@@ -228,7 +230,7 @@ def _why(folder: Path, status: Mapping[str, Any], notes: tuple[str, ...], failur
 
 
 def _object(path: Path) -> dict[str, Any]:
-    """The JSON object in a file that a run left; {} where there is no file. Raises Malformed."""
+    """Return the JSON object in a file of a run; {} if there is no file. Raises Malformed."""
     try:
         found = parsed(regular_bytes(path, SHORT), constants=True)
     except FileNotFoundError:

@@ -1,4 +1,4 @@
-"""How many equal runs it takes before their being equal is no luck. Pure."""
+"""How many equal runs are needed before chance is excluded. Pure."""
 
 from __future__ import annotations
 
@@ -28,7 +28,7 @@ def repeats_needed(results: Sequence[int], tried: int = 0) -> int:
 
 
 def repeats_shown(equal: int, results: Sequence[int]) -> str:
-    """What runs showed of a remedy, for people: "3 runs with it are bitwise identical, …"."""
+    """Describe what runs showed about a remedy: "3 runs with it are bitwise identical, …"."""
     return (
         f"{equal} runs with the fix are bitwise identical; {len(results)} runs without it have "
         f"{len(set(results))} different results"

@@ -1,4 +1,6 @@
-"""How far rounding alone drives this model, measured: the band in which a difference counts as rounding."""
+"""Measure how far rounding alone changes this model's numbers: the tolerance within which a difference
+counts as rounding.
+"""
 
 from __future__ import annotations
 
@@ -30,7 +32,7 @@ class RoundingTolerance:
     margin: float = MARGIN
 
     def holds(self, other: Drift) -> bool:
-        """Whether another drift stays within the band, at every stage and step."""
+        """Return whether another drift is within the tolerance at every stage and step."""
         return all(
             value <= self.limit(stage, step)
             for stage, steps in other.items()
@@ -38,13 +40,15 @@ class RoundingTolerance:
         )
 
     def limit(self, stage: Stage, step: int) -> float:
-        """The most that rounding explains at a stage of a step (counted from 0)."""
+        """Return the largest difference that rounding explains at a stage of a step (counted from 0)."""
         known = self.drift.get(stage, ())
         return self.margin * (known[step] if step < len(known) else 0.0)
 
 
 def measure_drift(a: Recording, b: Recording) -> dict[Stage, list[float]]:
-    """How far two runs are apart at each stage of each step that both have. Infinite where not a number."""
+    """Return the difference of two runs at each stage of each common step; infinite for values that are
+    not numbers.
+    """
     found: dict[Stage, list[float]] = {stage: [] for stage in STAGES}
     for left, right in zip(a.steps, b.steps, strict=False):
         for stage in STAGES:
@@ -53,7 +57,9 @@ def measure_drift(a: Recording, b: Recording) -> dict[Stage, list[float]]:
 
 
 def _apart(a: Step, b: Step, stage: Stage) -> float:
-    """Relative L2 of a whole stage: of each tensor its share of elements, scaled to all of them."""
+    """Return the relative L2 difference of a whole stage, with sampled tensors scaled to all of their
+    elements.
+    """
     left, right = a.stage(stage), b.stage(stage)
     square = norm = 0.0
     for name in left.keys() & right.keys():
@@ -75,7 +81,7 @@ def _apart(a: Step, b: Step, stage: Stage) -> float:
 
 
 def calibrate(flips: Iterable[tuple[str, Drift]]) -> RoundingTolerance | None:
-    """The band of several flips, None where none of them changed anything."""
+    """Return the tolerance from several flips; None if none of them changed anything."""
     known = [(words, found) for words, found in flips if any(any(steps) for steps in found.values())]
     if not known:
         return None

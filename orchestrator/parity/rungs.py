@@ -1,4 +1,4 @@
-"""Two recordings as a grid: each stage of each step, with how many of its tensors differ and by how much."""
+"""Two recordings as a table: for each stage of each step, how many tensors differ and by how much."""
 
 from __future__ import annotations
 
@@ -32,7 +32,7 @@ class Rung:
 
 
 def rungs(a: Recording, b: Recording) -> tuple[Rung, ...]:
-    """Every stage of every step that both have, in the order in which a difference would spread."""
+    """Return every stage of every common step, in the order in which a difference would spread."""
     full = [rung for pair in zip(a.steps, b.steps, strict=False) for rung in _full(*pair)]
     light = [
         rung
@@ -66,7 +66,7 @@ def _full(a: Step, b: Step) -> Iterator[Rung]:
 
 
 def _made(one: Tensor, other: Tensor) -> bool:
-    """Whether both held anything: an optimizer's variables may be made within the first step."""
+    """Return whether both had values: an optimizer's variables may be created within the first step."""
     return one.stage != Stage.INITIAL or (0 not in one.shape and 0 not in other.shape)
 
 

@@ -1,4 +1,4 @@
-"""The fewest of several things that together are enough: bisection by what repeated runs show. Pure."""
+"""Find the fewest of several things that are sufficient together, by bisection with repeated runs. Pure."""
 
 from __future__ import annotations
 
@@ -32,7 +32,7 @@ def smallest_sufficient(items: Sequence[T], enough: Callable[[Sequence[T]], bool
 def _found(
     kept: Sequence[T], parts: Sequence[list[T]], enough: Callable[[Sequence[T]], bool]
 ) -> list[T] | None:
-    """A part, or all but a part, that is enough by itself."""
+    """Return a part, or all but a part, that is sufficient by itself."""
     for part in parts:
         if enough(part):
             return part

@@ -1,4 +1,4 @@
-"""Two recorded runs → one verdict, with its evidence."""
+"""Compare two recorded runs: one verdict with its evidence."""
 
 from __future__ import annotations
 
@@ -19,7 +19,8 @@ from orchestrator.parity.wording import difference, files_words, located
 
 
 def compare(a: Path, b: Path) -> Verdict:
-    """The verdict on two run folders that each hold observe/. A is `a`, B is `b`. Reads files only.
+    """Return the verdict on two run folders that each contain observe/. A is `a`, B is `b`. Reads files only.
+    Never UNSTABLE and never confirmed, because both need further runs.
 
     Never UNSTABLE, and never confirmed: both need further runs.
     """
@@ -27,7 +28,7 @@ def compare(a: Path, b: Path) -> Verdict:
 
 
 def divergence_of(finding: Finding, names: SideNames = LETTERS) -> Divergence:
-    """The finding as readers get it, its sides called by `names`."""
+    """Return the finding for readers, with the sides called by `names`."""
     relative = finding.gap.relative if finding.gap else None
     shows = divergence_of(finding.shows, names) if finding.shows else None
     return Divergence(
@@ -42,7 +43,7 @@ def divergence_of(finding: Finding, names: SideNames = LETTERS) -> Divergence:
 
 
 def judge(a: Recording, b: Recording, names: SideNames = LETTERS) -> Verdict:
-    """The verdict on two recordings, the sides called by `names`."""
+    """Return the verdict on two recordings, with the sides called by `names`."""
     for whose, side in ((names.of_a, a), (names.of_b, b)):
         if not side.steps:
             detail = f"Nothing was observed {whose}: {side.why}."
@@ -66,7 +67,7 @@ def judge(a: Recording, b: Recording, names: SideNames = LETTERS) -> Verdict:
 
 
 def _summed_up(grade: Conclusion, a: Recording, b: Recording, outcome: Comparison, found: str) -> Verdict:
-    """A verdict on recordings that differ nowhere."""
+    """Return the verdict on recordings without any difference."""
     return Verdict(
         grade,
         compared=outcome.compared,
@@ -77,7 +78,9 @@ def _summed_up(grade: Conclusion, a: Recording, b: Recording, outcome: Compariso
 
 
 def _other_files(a: Recording, b: Recording, names: SideNames) -> str:
-    """Files of other content that no compared step shows: data of later steps, or what is not used."""
+    """Return differing files whose content has no effect on a compared step: data of later steps, or
+    unused files.
+    """
     gap = files_gap(a.environment, b.environment)
     if gap is None or gap.kind != "content":
         return ""
@@ -134,7 +137,7 @@ def _initial_differs(a: Recording, b: Recording, step: int) -> bool:
 
 
 def absorbed(a: Recording, b: Recording, finding: Finding) -> bool:
-    """Whether batches differ in their dtype alone, and nothing that is computed from them differs."""
+    """Return whether batches differ only in their dtype, and nothing computed from them differs."""
     seen = finding.shows or finding
     if (seen.stage, seen.kind) != (Stage.BATCH, "dtype"):
         return False
@@ -179,12 +182,12 @@ def _first_difference(finding: Finding, names: SideNames) -> str:
 
 
 def differ_first(step: int, where: str) -> str:
-    """The sentence on the first difference of two runs."""
+    """Return the sentence about the first difference of two runs."""
     return f"The runs first differ in step {step}, in {where}."
 
 
 def _others(cause: Cause, found: tuple[Change, ...]) -> str:
-    """Recorded differences that the cause is not about."""
+    """Return recorded differences that the cause is not about."""
     others = [change.words for change in found if change.subject not in cause.subjects][:4]
     return f" Also different: {'; '.join(others)}." if others else ""
 
@@ -234,7 +237,7 @@ def _versions(a: Recording, b: Recording, names: SideNames) -> str:
 
 
 def _unseen(a: Recording, b: Recording, until: str = STAGES[-1]) -> tuple[str, ...]:
-    """Notes on what was not compared; of single tensors those `until` a stage."""
+    """Return notes about what was not compared; for single tensors only those up to the stage `until`."""
     merged = _merged(a, b, STAGES[: STAGES.index(until) + 1])
     return (*sorted({*a.not_compared, *b.not_compared}), *([merged] if merged else []))
 
@@ -246,7 +249,9 @@ def _too_short(a: Recording, b: Recording) -> str:
 
 
 def _merged(a: Recording, b: Recording, stages: Sequence[str]) -> str:
-    """Tensors of `stages` that one side or both could not read, for people; "" where all were read."""
+    """Return the tensors of `stages` that could not be read on one or both sides, for people; "" if all
+    were read.
+    """
     mine, theirs = ({f"{t.stage}/{t.name}" for step in s.steps for t in step.tensors} for s in (a, b))
     unread = {name for side in (a, b) for step in side.steps for name in step.unread} - (mine & theirs)
     said = []

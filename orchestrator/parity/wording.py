@@ -1,4 +1,4 @@
-"""Findings in words. Pure; no verdict depends on what is written here."""
+"""Describe findings in words. Pure; no verdict depends on these words."""
 
 from __future__ import annotations
 
@@ -26,7 +26,7 @@ STAGE_WORDS: Mapping[str, str] = {
 
 
 def located(finding: Finding, names: SideNames = LETTERS) -> str:
-    """Where two runs differ and how much, as part of a sentence."""
+    """Return where two runs differ and by how much, as part of a sentence."""
     relative = finding.gap.relative if finding.gap else None
     size = f" by {relative:.2g} (relative L2)" if relative is not None else ""
     more = f", and {finding.others} more in that stage" if finding.others else ""
@@ -34,7 +34,7 @@ def located(finding: Finding, names: SideNames = LETTERS) -> str:
 
 
 def difference(finding: Finding, names: SideNames = LETTERS) -> str:
-    """What differs in a finding, and how many elements by how much."""
+    """Return what differs in a finding, and how many elements by how much."""
     kind = _detail(finding.detail, names) if finding.detail else ""
     size = gap_words(finding.gap, names) if finding.gap else ""
     return "; ".join(part for part in (kind, size) if part)
@@ -72,7 +72,7 @@ def _records(gap: RecordsGap) -> str:
 
 
 def files_words(gap: FilesGap, names: SideNames = LETTERS) -> str:
-    """How the files that two programs read differ."""
+    """Describe how the files that two programs read differ."""
     if gap.kind == "content":
         a, b = (_shown(entry or {}) for entry in (gap.a, gap.b))
         return f"{gap.name} has other content: {a} {names.in_a}, {b} {names.in_b}"
@@ -90,7 +90,9 @@ def _shown(entry: Mapping[str, Any]) -> str:
 
 
 def gap_words(gap: Gap, names: SideNames = LETTERS) -> str:
-    """How many elements differ, by how many ULP, how far at most; of single numbers what they are."""
+    """Describe how many elements differ, by how many ULP, and the largest difference; for single numbers
+    both values.
+    """
     if gap.single and f"{gap.single[0]:.6g}" != f"{gap.single[1]:.6g}":
         return f"{gap.single[0]:.6g} {names.in_a} and {gap.single[1]:.6g} {names.in_b}"
     share = f"{gap.differing:,} of {gap.compared:,}"
@@ -117,12 +119,12 @@ def _nans(gap: Gap, names: SideNames) -> str:
 
 
 def both_words(what: str, a: Any, b: Any, names: SideNames) -> str:
-    """`what` with the value of each side."""
+    """Return `what` with the value of each side."""
     return f"{what} {a} {names.in_a} and {b} {names.in_b}"
 
 
 def value_words(value: Any) -> str:
-    """A recorded value as people write it."""
+    """Format a recorded value."""
     if value is None:
         return "not set"
     if isinstance(value, bool):
@@ -133,6 +135,6 @@ def value_words(value: Any) -> str:
 
 
 def setting_words(a: Any, b: Any) -> tuple[str, str]:
-    """Two settings, those that are single precision as they were typed: 0.001, not 0.0010000000474974513."""
+    """Format two settings; single-precision values as they were typed: 0.001, not 0.0010000000474974513."""
     short = [f"{value:.6g}" if isinstance(value, float) else value_words(value) for value in (a, b)]
     return (short[0], short[1]) if short[0] != short[1] else (value_words(a), value_words(b))
