@@ -68,7 +68,8 @@ def _data(session: Session, tree: DataTree, name: str, pin: buckets.Pin | None) 
         return _link(session.agent, name, tree.target, sent), sent
     if why := relayed.out_of_reach(session, buckets.linker(pin), pin.objects[0]):
         sent = relayed.relayed(session, name, pin, why)
-        return _link(session.agent, name, tree.target, sent), sent
+        known = sync.listed_manifest(pin.objects) if tree.stream else sent
+        return _link(session.agent, name, tree.target, sent), known
     if not tree.stream:
         fetched = _fetched(session, name, pin)
         return _link(session.agent, name, tree.target, fetched), fetched

@@ -10,7 +10,10 @@ from pathlib import Path
 import pytest
 
 import orchestrator as orch
+from orchestrator.session import buckets
+from orchestrator.session.trees import facts_of
 from orchestrator.storage import Store, open_store
+from orchestrator.sync import listed_manifest
 from tests.clouds.conftest import shared_aws  # noqa: F401
 from tests.clouds.signing import new_bucket
 from tests.e2e.project import Project
@@ -93,3 +96,17 @@ def test_staged_data_go_directly_to_a_machine_that_cannot_reach_the_store(
     assert "data-0 is sent from this computer, because it cannot reach 127.0.0.1:" in said.err
     assert read_by(project, "one") == repr([("one.bin", b"one")])
     assert [each.key for each in store.list("blobs/")] == []
+
+
+def test_streamed_data_are_the_same_data_though_they_come_before_the_run(
+    store: Store, project: Project
+) -> None:
+    (project.folder / "train.py").write_text(SCRIPT)
+    profile = project.folder / "orch.yaml"
+    more = f"  outputs: [sum.txt]\ndata:\n  - source: {store.url}\n    stream: true\n"
+    profile.write_text(profile.read_text() + more)
+    project.orch("up", "orch.yaml")
+    record = project.json("train", "--run-id", "one")
+    assert read_by(project, "one") == repr([("a/1.bin", b"one" * 999), ("a/ü 2.bin", b"two"), ("b.bin", b"")])
+    streamed = listed_manifest(buckets.listed(store.url).objects)
+    assert record["data"]["digest"] == facts_of([streamed])["digest"]
