@@ -1,4 +1,4 @@
-"""Whether a machine can open connections to servers that it is to download from."""
+"""Check whether a machine can connect to the servers from which it is to download."""
 
 from __future__ import annotations
 
@@ -20,7 +20,7 @@ for place in sys.argv[1:]:
 
 
 def unreachable(host: Host, python: str, urls: Iterable[str]) -> str | None:
-    """Why `host` cannot connect to the servers of these http and https URLs; None if it can.
+    """Return why `host` cannot connect to the servers of these http and https URLs; None if it can.
 
     `python`: an interpreter on the host. The answer is a clause: "it cannot reach example.org:443: …".
     """

@@ -1,4 +1,4 @@
-"""What follows the end of a run: MLflow gets it, and whoever the profile's `notify` names is told."""
+"""Report the end of a run: to MLflow, and to whoever the profile's `notify` names."""
 
 from __future__ import annotations
 
@@ -17,7 +17,8 @@ from orchestrator.session.project import Project
 def reported(
     project: Project, profile: Profile, run_id: str, tell: Progress, *, began: bool = False
 ) -> Iterator[Callable[[RunRecord], RunRecord]]:
-    """Report the end that the block comes to: of the record that it hands over, or of its error's.
+    """Report the end that the block reaches: of the record that is passed to the yielded function, or of the
+    record of its error.
 
     `began`: the run was begun by another call. Raises ProfileError as `notified` does.
     """

@@ -1,4 +1,4 @@
-"""Log each end of a run to an MLflow server: parameters, metrics, outputs, verdicts, and the model's version.
+"""Log each end of a run to an MLflow server: parameters, metrics, outputs, verdicts, and a model version.
 
 What is to be logged is noted in `.orch/mlflow/<run>.json` before the server is asked: a call that is killed
 is followed by one that finds the MLflow run by its tag, and completes it.
@@ -37,7 +37,7 @@ _FLAG = re.compile(r"--([A-Za-z][\w-]*)(?:=(.*))?\Z", re.S)
 
 @dataclass(frozen=True)
 class _Note:
-    """One end of a run: `id` is the tag of its MLflow run; `logged` once all of it is there."""
+    """One end of a run. `id`: the tag of its MLflow run; `logged`: everything was logged."""
 
     attempt: int
     id: Annotated[str, Like("[0-9a-f]{32}")]
@@ -113,8 +113,8 @@ class _End:
     # ------------------------------------------------------------ what is logged
 
     def _params(self) -> dict[str, str]:
-        """The flags of the command, the variables of `train.env` that are no secrets, and what identifies the
-        run.
+        """Return the command's flags, the variables of `train.env` that are not secret, and the digests
+        that identify the run.
         """
         record, train = self.record, self.profile.train
         withheld = record.request["withheld"] if record.request and self.began else ()
@@ -136,7 +136,7 @@ class _End:
         return {_name(name): value[:_LONGEST] for name, value in given.items() if value}
 
     def _metrics(self, ended: int) -> Iterator[dict[str, Any]]:
-        """The curves of the run, then its final metrics, later by 1 ms, because MLflow shows the latest.
+        """Yield the run's curves, then its final metrics, 1 ms later, because MLflow shows the latest value.
 
         Values that are no finite number are left out.
         """
@@ -175,7 +175,7 @@ class _End:
         }
 
     def _upload(self, artifacts: str) -> None:
-        """What came home, the record, and the log; what cannot be uploaded is reported."""
+        """Upload the outputs, the record and the log; what cannot be uploaded is reported."""
         if not takes_files(artifacts):
             self.tell.say(
                 "MLflow: no files are uploaded, because the server leaves them to its clients; start it with "
@@ -233,7 +233,7 @@ def _status(record: RunRecord) -> str:
 
 
 def _flags(command: Sequence[str]) -> Mapping[str, str]:
-    """`--lr 0.1`, `--lr=0.1` and `--fast` as lr, lr and fast."""
+    """Return the flags of a command: lr for `--lr 0.1` and `--lr=0.1`, fast for `--fast`."""
     found: dict[str, str] = {}
     for place, word in enumerate(command):
         flag = _FLAG.match(word)
@@ -246,5 +246,5 @@ def _flags(command: Sequence[str]) -> Mapping[str, str]:
 
 
 def _name(name: str) -> str:
-    """A name as MLflow takes it."""
+    """Replace the characters that MLflow does not allow in names."""
     return _UNNAMEABLE.sub("_", name)[:250] or "_"

@@ -1,4 +1,4 @@
-"""An MLflow tracking server, by its REST API (https://mlflow.org/docs/latest/rest-api.html)."""
+"""Client of an MLflow tracking server's REST API (https://mlflow.org/docs/latest/rest-api.html)."""
 
 from __future__ import annotations
 
@@ -28,13 +28,13 @@ Facts = Mapping[str, str]
 
 
 def takes_files(artifacts: str) -> bool:
-    """Whether the server itself stores what is put at this artifact address, as with --serve-artifacts."""
+    """Return whether the server itself stores files at this artifact address, as with --serve-artifacts."""
     return urllib.parse.urlsplit(artifacts).scheme == "mlflow-artifacts"
 
 
 class MlflowError(Exception):
-    """Why the server did not do it, as a sentence without a secret. `code`: the server's own, such as
-    RESOURCE_ALREADY_EXISTS; "" if it gave none.
+    """A request failed; the text says why, and contains no secret. `code`: the server's own, such as
+    RESOURCE_ALREADY_EXISTS; "" without one.
     """
 
     def __init__(self, sentence: str, code: str = "") -> None:
@@ -43,14 +43,14 @@ class MlflowError(Exception):
 
 
 class _NoRedirect(urllib.request.HTTPRedirectHandler):
-    """What is logged goes to the address that was named, and to no other."""
+    """Refuse redirects, so that what is logged goes to the configured address only."""
 
     def redirect_request(self, *_: Any) -> None:
         return None
 
 
 class Server:
-    """The login comes from the address (https://user:password@host), or from `environ`:
+    """A server. The login is taken from the address (https://user:password@host), or from `environ`:
     MLFLOW_TRACKING_USERNAME and _PASSWORD, or MLFLOW_TRACKING_TOKEN.
     """
 
@@ -64,7 +64,7 @@ class Server:
     # ------------------------------------------------------------ runs
 
     def experiment(self, name: str) -> str:
-        """The id of the experiment, which is created if there is none."""
+        """Return the id of the experiment; create it if it does not exist."""
         asked = f"experiments/get-by-name?experiment_name={urllib.parse.quote(name, safe='')}"
         try:
             return _text(self._call("GET", asked), "experiment", "experiment_id")
@@ -79,8 +79,8 @@ class Server:
             return _text(self._call("GET", asked), "experiment", "experiment_id")
 
     def run(self, experiment: str, name: str, started_ms: int, mark: tuple[str, str]) -> tuple[str, str]:
-        """The id and the artifact address of the run with the tag `mark`, which is created if there is
-        none.
+        """Return the id and the artifact address of the run with the tag `mark`; create it if it does not
+        exist.
         """
         key, value = mark
         wanted = {"experiment_ids": [experiment], "filter": f"tags.`{key}` = '{value}'", "max_results": 1}
@@ -103,7 +103,7 @@ class Server:
             self._call("POST", "runs/log-batch", {"run_id": run, **batch})
 
     def end(self, run: str, status: str, ended_ms: int) -> None:
-        """`status`: FINISHED, FAILED or KILLED."""
+        """Set the run's status: FINISHED, FAILED or KILLED."""
         self._call("POST", "runs/update", {"run_id": run, "status": status, "end_time": ended_ms})
 
     # ------------------------------------------------------------ files
@@ -118,7 +118,7 @@ class Server:
     # ------------------------------------------------------------ models
 
     def register(self, model: str, source: str, run: str) -> str | None:
-        """The new version of the registered model; None if the run has one already."""
+        """Create a version of the registered model and return its number; None if the run already has one."""
         try:
             self._call("POST", "registered-models/create", {"name": model})
         except MlflowError as error:
@@ -148,7 +148,9 @@ class Server:
     def _send(
         self, method: str, path: str, body: Any, headers: Mapping[str, str], pauses: Sequence[float]
     ) -> bytes:
-        """The answer. What may pass is tried again after each of `pauses`, in seconds."""
+        """Send a request and return the answer. Transient failures are retried after each of `pauses`, in
+        seconds.
+        """
         headers = {**headers, **self._headers}
         for pause in (*pauses, None):
             request = urllib.request.Request(self._url + path, body, headers, method=method)
@@ -186,7 +188,7 @@ def _limited(answer: Any) -> bytes:
 
 
 def _refusal(error: urllib.error.HTTPError) -> MlflowError:
-    """MLflow's own code and message, where the answer has them."""
+    """Return the error with MLflow's own code and message, if the answer contains them."""
     try:
         said = parsed(error.read(_MOST_BYTES))
     except (OSError, Malformed, http.client.HTTPException):
@@ -198,7 +200,7 @@ def _refusal(error: urllib.error.HTTPError) -> MlflowError:
 
 
 def _reason(error: Exception) -> str:
-    """Its kind alone where its text may have the address."""
+    """Return why a connection failed; only the kind of error if its text may contain the address."""
     inner = error.reason if isinstance(error, urllib.error.URLError) else error
     return str(getattr(inner, "strerror", None) or type(inner).__name__)
 

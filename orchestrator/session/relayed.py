@@ -1,4 +1,6 @@
-"""Bucket data for a machine that cannot reach the bucket: downloaded here, and sent like local data."""
+"""Bucket data for a machine that cannot reach the bucket: downloaded to this computer, and sent like
+local data.
+"""
 
 from __future__ import annotations
 
@@ -14,7 +16,9 @@ from orchestrator.session.turns import downloading
 
 
 def out_of_reach(session: Session, link: buckets.Linker, of: Stored) -> str | None:
-    """Why the machine cannot download `of` and its neighbours by such links; None if it can."""
+    """Return why the machine cannot download `of`, and the objects beside it, with such links; None if it
+    can.
+    """
     try:
         return unreachable(session.host, session.agent.python, [link(of).url])
     except buckets.CannotSign:
