@@ -15,6 +15,7 @@ from typing import Any
 
 from orchestrator.model.answers import Malformed, parsed
 from orchestrator.model.plain import plain
+from orchestrator.runs import direct
 
 _API = "/api/2.0/mlflow/"
 _ARTIFACTS = "/api/2.0/mlflow-artifacts/artifacts/"
@@ -42,13 +43,6 @@ class MlflowError(Exception):
         self.code = code
 
 
-class _NoRedirect(urllib.request.HTTPRedirectHandler):
-    """Refuse redirects, so that what is logged goes to the configured address only."""
-
-    def redirect_request(self, *_: Any) -> None:
-        return None
-
-
 class Server:
     """A server. The login is taken from the address (https://user:password@host), or from `environ`:
     MLFLOW_TRACKING_USERNAME and _PASSWORD, or MLFLOW_TRACKING_TOKEN.
@@ -57,7 +51,7 @@ class Server:
     def __init__(self, url: str, environ: Mapping[str, str]) -> None:
         login, _, host = urllib.parse.urlsplit(url).netloc.rpartition("@")
         self._url = url.replace(f"{login}@{host}", host, 1).rstrip("/")
-        self._opener = urllib.request.build_opener(_NoRedirect())
+        self._opener = direct.opener()
         user, _, word = map(urllib.parse.unquote, login.partition(":"))
         self._headers = _basic(user, word) if login else _login(environ)
 
@@ -161,7 +155,7 @@ class Server:
                 with error:
                     why, passes = _refusal(error), error.code in (429, *range(500, 600))
             except (OSError, ValueError, http.client.HTTPException) as error:
-                why, passes = MlflowError(f"it did not answer: {_reason(error)}."), True
+                why, passes = MlflowError(f"it did not answer: {direct.reason(error)}."), True
             if pause is None or not passes:
                 raise why
             time.sleep(pause)
@@ -197,12 +191,6 @@ def _refusal(error: urllib.error.HTTPError) -> MlflowError:
         message = plain(str(said.get("message", "")))[:300].strip()
         return MlflowError(f"it refused ({said['error_code'][:60]}): {message}", said["error_code"])
     return MlflowError(f"it answered with status {error.code}.")
-
-
-def _reason(error: Exception) -> str:
-    """Return why a connection failed; only the kind of error if its text may contain the address."""
-    inner = error.reason if isinstance(error, urllib.error.URLError) else error
-    return str(getattr(inner, "strerror", None) or type(inner).__name__)
 
 
 def _text(answer: Mapping[str, Any], *keys: str) -> str:

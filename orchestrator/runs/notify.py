@@ -27,6 +27,7 @@ from orchestrator.model.error_page import page_of
 from orchestrator.model.files import regular_bytes
 from orchestrator.model.plain import last_words, plain
 from orchestrator.profile import Notify, Profile
+from orchestrator.runs import direct
 from orchestrator.session.project import Project
 
 _FOLDER = "notified"
@@ -203,17 +204,10 @@ def _error_json(error: OrchError) -> dict[str, Any]:
     }
 
 
-class _NoRedirect(urllib.request.HTTPRedirectHandler):
-    """What is told goes to the address that the profile names, and to no other."""
-
-    def redirect_request(self, *_: Any) -> None:
-        return None
-
-
 def post(url: str, body: bytes) -> None:
     """Post JSON. Raises NotSent, which does not name the address: it may be a secret."""
     request = urllib.request.Request(url, body, {"Content-Type": "application/json"})
-    opener = urllib.request.build_opener(_NoRedirect())
+    opener = direct.opener()
     for pause in (*_PAUSES, None):
         try:
             with opener.open(request, timeout=_SECONDS):
@@ -225,13 +219,7 @@ def post(url: str, body: bytes) -> None:
                     error.code in (429, *range(500, 600)),
                 )
         except (OSError, ValueError, http.client.HTTPException) as error:
-            why, passes = f"the webhook did not answer: {_reason(error)}.", True
+            why, passes = f"the webhook did not answer: {direct.reason(error)}.", True
         if pause is None or not passes:
             raise NotSent(why)
         time.sleep(pause)
-
-
-def _reason(error: Exception) -> str:
-    """Its kind alone where its text may have the address."""
-    inner = error.reason if isinstance(error, urllib.error.URLError) else error
-    return str(getattr(inner, "strerror", None) or type(inner).__name__)
