@@ -149,30 +149,35 @@ class Kept:
             self._file = None
 
 
+_INTERRUPTS = (signal.SIGINT, signal.SIGTERM, signal.SIGHUP)
+
+
 @contextmanager
 def _interrupt_later() -> Iterator[None]:
-    """Delay Ctrl-C until the block ends, so that exactly what was shown is counted.
+    """Delay an interrupt until the block ends, so that exactly what was shown is counted.
 
-    A second Ctrl-C is not delayed, because showing may block on a paused terminal.
+    A second one is not delayed, because showing may block on a paused terminal.
     """
     if threading.current_thread() is not threading.main_thread():
         yield
         return
     came: list[int] = []
-    usual = signal.getsignal(signal.SIGINT) or signal.SIG_DFL
+    usual = {number: handler for number in _INTERRUPTS if callable(handler := signal.getsignal(number))}
 
     def note(number: int, frame: FrameType | None) -> None:
         came.append(number)
-        if len(came) > 1 and callable(usual):
-            usual(number, frame)
+        if len(came) > 1:
+            usual[signal.Signals(number)](number, frame)
 
-    signal.signal(signal.SIGINT, note)
+    for number in usual:
+        signal.signal(number, note)
     try:
         yield
     finally:
-        signal.signal(signal.SIGINT, usual)
+        for number, handler in usual.items():
+            signal.signal(number, handler)
     if came:
-        signal.raise_signal(signal.SIGINT)
+        signal.raise_signal(came[0])
 
 
 def reconnecting(session: Session, act: Callable[[], T], *, advanced: Callable[[], int] = int) -> T | None:
