@@ -86,6 +86,10 @@ class _Transport(paramiko.Transport):
     }
 
 
+class _Complaint(OSError):
+    """Why there is no connection, in the words of a tunnel's program."""
+
+
 class SshHost:
     """A machine behind one ssh connection. Commands may run at the same time, from several threads."""
 
@@ -209,7 +213,7 @@ def connect(
     except (paramiko.SSHException, OSError, EOFError) as error:
         transport.close()
         raise LoginRefused(
-            f"{machine_id} did not let {endpoint.user} in with the key {identity}: {error or 'it hung up'}",
+            f"{machine_id} did not let {endpoint.user} in with the key {identity}: {_told(error)}",
             exists=f"Machine {machine_id} exists and costs money.",
             next_command="orch status",
         ) from error
@@ -229,6 +233,7 @@ def _shake_hands(
 ) -> _Transport:
     """An encrypted connection, not yet logged in; asks again while nobody answers."""
     pause = 0.05
+    cause: Exception | None = None
     while True:
         left = max(0.1, deadline - time.monotonic())
         try:
@@ -240,13 +245,16 @@ def _shake_hands(
                 next_command="orch status",
             ) from error
         except (paramiko.SSHException, OSError, EOFError) as error:
+            # The last attempt may have had no time to say more than that it had none.
+            if isinstance(error, _Complaint) or not isinstance(cause, _Complaint):
+                cause = error
             if time.monotonic() + pause >= deadline:
                 where = shown(endpoint.proxy) if endpoint.proxy else f"{endpoint.address}:{endpoint.port}"
                 raise HostError(
-                    f"{machine_id} did not answer at {where} within {timeout:g} s: {error or 'it hung up'}",
+                    f"{machine_id} did not answer at {where} within {timeout:g} s: {_told(cause)}",
                     exists=f"Machine {machine_id} may exist and cost money.",
                     next_command="orch status",
-                ) from error
+                ) from cause
         time.sleep(pause)
         pause = min(1.0, pause * 1.6)
 
@@ -261,6 +269,7 @@ def _shake_hands_once(endpoint: Endpoint, admitted: Sequence[hostkeys.HostKey], 
         options.ciphers = _first(_FAST_CIPHERS, options.ciphers)
         options.key_types = _first(_algorithms(admitted), options.key_types)
         transport.start_client(timeout=left)
+        _require_session(transport)
     except BaseException as error:
         if transport is not None:
             transport.close()
@@ -270,11 +279,21 @@ def _shake_hands_once(endpoint: Endpoint, admitted: Sequence[hostkeys.HostKey], 
     return transport
 
 
+def _require_session(transport: _Transport) -> None:
+    """The library's `start_client` also returns where its time ended, or the connection ended just then."""
+    if not (transport.is_active() and transport.initial_kex_done):
+        raise transport.get_exception() or paramiko.SSHException("no encrypted connection came about")
+
+
+def _told(error: Exception) -> str:
+    return str(error) or "it hung up"
+
+
 def _tell_complaint(sock: socket.socket, error: BaseException) -> None:
     """A tunnel's program says better why there is no connection than the connection that ends."""
     complaint = sock.complaint() if isinstance(sock, Piped) else ""
     if complaint and isinstance(error, paramiko.SSHException | OSError | EOFError):
-        raise OSError(complaint) from error
+        raise _Complaint(complaint) from error
 
 
 def _watch(transport: paramiko.Transport) -> None:

@@ -6,10 +6,11 @@ import sys
 import time
 from pathlib import Path
 
+import paramiko
 import pytest
 
 from orchestrator.errors import Fault, HostError, ProviderError
-from orchestrator.hosts import connect
+from orchestrator.hosts import connect, ssh
 from orchestrator.hosts.identity import public_key
 from orchestrator.hosts.wire import connected
 from orchestrator.model import Endpoint
@@ -64,4 +65,43 @@ def test_ssh_says_why_there_is_no_way(tmp_path: Path, proxy: tuple[str, ...], wo
     endpoint = Endpoint("m", 22, "u", (KEY,), proxy)
     known = tmp_path / "known"
     with pytest.raises(HostError, match=words):
-        connect(endpoint, identity=tmp_path / "id", known_hosts=known, machine_id="m", timeout=60)
+        connect(endpoint, identity=tmp_path / "id", known_hosts=known, machine_id="m", timeout=5)
+
+
+def test_a_handshake_that_returns_without_a_connection_is_none(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """paramiko's `start_client` looks twice: a connection that ends between the looks is returned as one."""
+    begin = ssh._Transport.start_client
+
+    def looks_too_early(transport: ssh._Transport, timeout: float) -> None:
+        with pytest.raises((paramiko.SSHException, OSError, EOFError)) as failed:
+            begin(transport, timeout=timeout)
+        transport.saved_exception = failed.value
+
+    monkeypatch.setattr(ssh._Transport, "start_client", looks_too_early)
+    public_key(tmp_path / "id", "me")
+    endpoint = Endpoint("m", 22, "u", (KEY,), REFUSES)
+    known = tmp_path / "known"
+    with pytest.raises(HostError, match=r"did not answer.*4003"):
+        connect(endpoint, identity=tmp_path / "id", known_hosts=known, machine_id="m", timeout=2)
+
+
+def test_a_server_that_only_greets_did_not_answer(tmp_path: Path) -> None:
+    public_key(tmp_path / "id", "me")
+    endpoint = Endpoint("m", 22, "u", (KEY,), GREETS)
+    known = tmp_path / "known"
+    with pytest.raises(HostError, match="did not answer"):
+        connect(endpoint, identity=tmp_path / "id", known_hosts=known, machine_id="m", timeout=1)
+
+
+def test_what_a_program_said_is_told_although_the_last_attempt_had_no_time(tmp_path: Path) -> None:
+    """The second attempt, with less than half a second left, is still starting when time ends."""
+    public_key(tmp_path / "id", "me")
+    said = tmp_path / "said"
+    once = f"[ -e {said} ] && exec sleep 60; touch {said}; sleep 1; echo 4003 >&2; exit 1"
+    endpoint = Endpoint("m", 22, "u", (KEY,), ("/bin/sh", "-c", once))
+    known = tmp_path / "known"
+    with pytest.raises(HostError, match=r"did not answer.*4003"):
+        connect(endpoint, identity=tmp_path / "id", known_hosts=known, machine_id="m", timeout=1.5)
+    assert said.exists()
