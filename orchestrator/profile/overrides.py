@@ -8,7 +8,7 @@ with [, { or a quote is read as YAML.
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 
 from orchestrator.profile.tree import (
@@ -98,7 +98,12 @@ def of_environment(environ: Mapping[str, str]) -> tuple[str, ...]:
 def is_set(name: str, flags: Sequence[str], environ: Mapping[str, str]) -> bool:
     """Whether the overrides, or ORCH_SET_… of `environ`, give a value for what is called `name`."""
     given = {".".join(override.keys) for override in _from_environ(environ)} | {name_of(f) for f in flags}
-    return any(name == each or name.startswith(f"{each}.") for each in given)
+    return covered(name, given)
+
+
+def covered(name: str, names: Iterable[str]) -> bool:
+    """Whether `name` is one of `names`, or within one: train.env.TOKEN is within train.env."""
+    return any(name == each or name.startswith(f"{each}.") for each in names)
 
 
 def _may_be_secret(flag: str) -> bool:

@@ -24,7 +24,7 @@ def reported(
     """
 
     def log(record: RunRecord) -> RunRecord:
-        mlflow.log_end(project, profile, record, tell, began=began)
+        mlflow.log_end(project, profile, record, tell)
         return record
 
     with notified(project, profile, run_id, tell, began=began) as told:

@@ -23,6 +23,7 @@ from orchestrator.model.answers import SHORT, Like, Malformed, Most, decoded
 from orchestrator.model.files import open_regular, regular_bytes
 from orchestrator.model.outcomes import ExitReason
 from orchestrator.profile import Profile
+from orchestrator.profile.overrides import covered
 from orchestrator.runs.curves import curves_of
 from orchestrator.runs.mlflow_server import MlflowError, Server, takes_files
 from orchestrator.session.project import Project
@@ -49,11 +50,8 @@ class _Notes:
     ends: Annotated[tuple[_Note, ...], Most(1_000)] = ()
 
 
-def log_end(project: Project, profile: Profile, record: RunRecord, tell: Progress, *, began: bool) -> None:
-    """Log the end of `record` once. A failure is reported, and the next call that sees the end repeats it.
-
-    `began`: the run was begun by another call, whose overrides of the profile are not known here.
-    """
+def log_end(project: Project, profile: Profile, record: RunRecord, tell: Progress) -> None:
+    """Log the end of `record` once. A failure is reported, and the next call that sees the end repeats it."""
     if record.exit["reason"] == ExitReason.RUNNING:
         return
     try:
@@ -69,7 +67,7 @@ def log_end(project: Project, profile: Profile, record: RunRecord, tell: Progres
             "orch logs to servers only, such as: mlflow server --backend-store-uri sqlite:///mlflow.db"
         )
         return
-    end = _End(project, profile, record, Server(url, os.environ), tell, began)
+    end = _End(project, profile, record, Server(url, os.environ), tell)
     try:
         end.log()
     except (MlflowError, OSError) as error:
@@ -85,7 +83,6 @@ class _End:
     record: RunRecord
     server: Server
     tell: Progress
-    began: bool
 
     def log(self) -> None:
         note = self._note()
@@ -113,15 +110,15 @@ class _End:
     # ------------------------------------------------------------ what is logged
 
     def _params(self) -> dict[str, str]:
-        """Return the command's flags, the variables of `train.env` that are not secret, and the digests
-        that identify the run.
+        """Return the command's flags, the variables that `train.env` writes out, and the digests that
+        identify the run. What an override gives to `train.env` may be a secret, and is kept nowhere.
         """
         record, train = self.record, self.profile.train
-        withheld = record.request["withheld"] if record.request and self.began else ()
+        overridden = record.request["withheld"] if record.request else ["train.env"]
         env = {
             name: value
             for name, value in train.env.items()
-            if isinstance(value, str) and f"train.env.{name}" not in withheld
+            if isinstance(value, str) and not covered(f"train.env.{name}", overridden)
         }
         facts = {
             "command": " ".join(record.command or ()),

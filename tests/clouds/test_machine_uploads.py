@@ -12,13 +12,13 @@ import pytest
 import orchestrator as orch
 from orchestrator.errors import LocalError, StorageError, StorageFault
 from orchestrator.leases import settle as settling
-from orchestrator.model import Silent
 from orchestrator.report.run import summary
 from orchestrator.storage import Store, open_store
 from orchestrator.training import granted
 from tests.clouds.signing import new_bucket
 from tests.e2e import interrupted
 from tests.e2e.project import until
+from tests.said import Said
 from tests.unit import here_cloud
 from tests.unit.here_cloud import HereCloud
 
@@ -149,14 +149,6 @@ def test_credentials_that_cannot_sign_are_named_and_who_follows_sends(
     assert any("cannot sign" in line and "logs -f" in line for line in said.lines)
     assert store.head("runs/one/run.json") is not None
     orch.down(folder=folder)
-
-
-class Said(Silent):
-    def __init__(self) -> None:
-        self.lines: list[str] = []
-
-    def say(self, text: str) -> None:
-        self.lines.append(text)
 
 
 def test_while_the_store_does_not_answer_nothing_is_called_lost(

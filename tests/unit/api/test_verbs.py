@@ -25,6 +25,7 @@ from orchestrator.runs import collect
 from orchestrator.runs.bookmarks import bookmark_of
 from orchestrator.session import turns
 from orchestrator.session.project import Project
+from tests.said import Said
 from tests.unit import here_cloud
 from tests.unit.here_cloud import HereCloud
 
@@ -33,21 +34,10 @@ WAITS = "import time\nprint('begun', flush=True)\ntime.sleep(600)\n"
 
 
 @dataclass
-class Told:
-    words: list[str] = field(default_factory=list)
-
-    def say(self, text: str) -> None:
-        self.words.append(text)
-
-    def transfer(self, label: str, done: int, total: int) -> None:
-        pass
-
-
-@dataclass
 class Job:
     folder: Path
     cloud: HereCloud
-    told: Told = field(default_factory=Told)
+    told: Said = field(default_factory=Said)
 
     @property
     def profile(self) -> Path:
@@ -166,7 +156,7 @@ def test_pull_without_an_id_shows_no_old_run_while_another_goes_on(job: Job) -> 
     orch.cancel("long", folder=job.folder)
     assert orch.pull(folder=job.folder).run_id == "long"
     assert orch.pull(folder=job.folder, progress=job.told).run_id in ("short", "long")
-    assert any("was fetched before, and is shown again" in words for words in job.told.words)
+    assert any("was fetched before, and is shown again" in words for words in job.told.lines)
 
 
 def test_what_is_in_the_way_is_no_bad_input(job: Job, monkeypatch: pytest.MonkeyPatch) -> None:
@@ -294,19 +284,19 @@ def test_a_waiting_call_says_once_who_holds_the_lock_and_when_it_continues(tmp_p
     assert holder.stdin and holder.stdout
     assert holder.stdout.readline() == "held\n"
 
-    class Release(Told):
+    class Release(Said):
         """Lets the holder go as soon as something is said of it."""
 
         def say(self, text: str) -> None:
             super().say(text)
-            if holder.poll() is None and len(self.words) == 1:
+            if holder.poll() is None and len(self.lines) == 1:
                 holder.communicate("\n")
 
     told = Release()
     seen = turns.working_on(project, "one")
     assert seen and (seen.pid, seen.verb) == (holder.pid, "train")
     with turns.turn_of(project, "one", "pull", told):
-        first, second = told.words
+        first, second = told.lines
         assert first == f"{seen.words} works on one in this folder; waiting for it"
         assert second == "It is done; going on"
         mine = turns.working_on(project, "one")
@@ -316,21 +306,21 @@ def test_a_waiting_call_says_once_who_holds_the_lock_and_when_it_continues(tmp_p
 
 def test_a_turn_that_was_given_back_says_nothing_of_its_next_holder(tmp_path: Path) -> None:
     project = Project.at(tmp_path)
-    with turns.turn_of(project, "one", "train", Told()) as turn:
+    with turns.turn_of(project, "one", "train", Said()) as turn:
         turn.give_back()
-        with turns.turn_of(project, "one", "pull", Told()):
+        with turns.turn_of(project, "one", "pull", Said()):
             turn.give_back()
             holder = turns.working_on(project, "one")
             assert holder and holder.verb == "pull"
 
 
 def test_those_who_only_wait_for_up_do_not_wait_for_each_other(tmp_path: Path) -> None:
-    place, told = Project.at(tmp_path), Told()
+    place, told = Project.at(tmp_path), Said()
     with turns.one_at_a_time(place, "tiny", "up", told):
         pass
     turns.after_up(place, "tiny", told)
     turns.after_up(place, "tiny", told)
-    assert told.words == []
+    assert told.lines == []
 
 
 # ---------------------------------------------------------------- logs
@@ -391,4 +381,4 @@ def test_fetch_is_what_pull_returns(job: Job) -> None:
     job.ended("a", "b")
     report = pulling.fetch(folder=job.folder, progress=job.told)
     assert [record.run_id for record in report.records] == ["b"] and report.unfetched == ("a",)
-    assert any("orch pull a" in words for words in job.told.words)
+    assert any("orch pull a" in words for words in job.told.lines)

@@ -18,6 +18,7 @@ from orchestrator.profile import Profile, load
 from orchestrator.providers.memory import MemoryProvider
 from orchestrator.session.project import Project
 from orchestrator.session.reach import Reached
+from tests.said import Said
 from tests.unit.memory_cloud import opened_lease
 
 PROFILE = """
@@ -28,14 +29,6 @@ resources: {memory: 1 GiB+}
 max_duration: 1h
 train: {command: python train.py}
 """
-
-
-class Told(Silent):
-    def __init__(self) -> None:
-        self.lines: list[str] = []
-
-    def say(self, text: str) -> None:
-        self.lines.append(text)
 
 
 @pytest.fixture
@@ -87,7 +80,7 @@ def test_up_waits_until_there_is_capacity(
     tmp_path: Path, cloud: MemoryProvider, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     slept = pauses(monkeypatch, lambda number: cloud.restock() if number == 3 else None)
-    told = Told()
+    told = Said()
     ledger, reached = made(Project.at(tmp_path), cloud, wanted(tmp_path, "2h"), told)
     assert slept == [15.0, 30.0, 60.0]
     assert [one.id for one in cloud.alive()] == [reached.machine.id]

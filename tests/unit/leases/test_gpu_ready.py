@@ -13,8 +13,9 @@ import pytest
 import orchestrator as orch
 from orchestrator.errors import MalformedAnswer, StackError
 from orchestrator.leases.gpu_ready import parse_listing
+from tests.said import Said
 from tests.unit import here_cloud
-from tests.unit.leases.test_unprepared import Job, Told
+from tests.unit.leases.test_unprepared import Job
 from tests.unit.runtime.test_gpus import TORCH
 
 SMI = """#!/bin/sh
@@ -53,7 +54,7 @@ def job(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Job:
     (tmp_path / "bin/nvidia-smi").chmod(0o755)
     (tmp_path / "bin/driver").write_text("570.195.03\n")
     made = here_cloud.cloud(tmp_path / "machines", monkeypatch)
-    job = Job(made, here_cloud.project(tmp_path / "p", "print('hello')\n"), Told())
+    job = Job(made, here_cloud.project(tmp_path / "p", "print('hello')\n"), Said())
     torch = wheel(tmp_path / "wheels", "torch", "2.9.0", "torch.py", TORCH)
     cuda = wheel(tmp_path / "wheels", "nvidia-cuda-runtime-cu12", "12.8.90", "cuda_look_alike.py", "")
     lock = f"--find-links {tmp_path / 'wheels'}\n{torch}{cuda}"

@@ -17,7 +17,8 @@ from orchestrator.plan import Plan
 from orchestrator.providers.memory import GIB, MemoryProvider
 from orchestrator.session.project import Project
 from orchestrator.session.reach import Reached
-from tests.unit.leases.test_capacity_wait import Told, _reached, pauses, wanted
+from tests.said import Said
+from tests.unit.leases.test_capacity_wait import _reached, pauses, wanted
 from tests.unit.memory_cloud import opened_lease
 
 SMALL = Offer("memory", "small", "r1", "r1-a", 2, 4 * GIB, "x86_64", 0.05)
@@ -58,7 +59,7 @@ def made(
     cloud: MemoryProvider,
     wait: str = "~",
     consent: Consent | None = None,
-    tell: Told | None = None,
+    tell: Said | None = None,
 ) -> tuple[Ledger, Reached]:
     place, profile = Project.at(folder), wanted(folder, wait)
     ledger = opened_lease(place, "digits")
@@ -69,7 +70,7 @@ def made(
 
 
 def test_the_next_region_is_tried_and_what_the_quota_refuses_too_is_not(tmp_path: Path) -> None:
-    cloud, tell = Counting("r1"), Told()
+    cloud, tell = Counting("r1"), Said()
     ledger, _ = made(tmp_path, cloud, tell=tell)
     assert cloud.asked == ["small r1-a", "small r2-a"]
     assert [a.outcome for a in ledger.lease().attempts] == ["quota", "accepted"]

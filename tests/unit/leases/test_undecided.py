@@ -14,7 +14,8 @@ from orchestrator.providers.memory import MemoryProvider, Mishap
 from orchestrator.providers.retry import RetryingProvider
 from orchestrator.session import machines
 from orchestrator.session.project import Project
-from tests.unit.leases.test_capacity_wait import Told, made, wanted
+from tests.said import Said
+from tests.unit.leases.test_capacity_wait import made, wanted
 from tests.unit.memory_cloud import serve, spec_for
 
 LOST = Mishap(Fault.TRANSIENT, after_effect=True)
@@ -71,7 +72,7 @@ def test_it_is_told_with_its_price_and_down_ends_it(tmp_path: Path, monkeypatch:
     serve(cloud, monkeypatch)
     place, profile = Project.at(tmp_path), wanted(tmp_path, "~")
     with pytest.raises(ProviderError) as refused:
-        made(place, cloud, profile, Told())
+        made(place, cloud, profile, Said())
     assert cloud.alive()
     ledger = place.ledger("digits")
     with pytest.raises(ProviderError), describe_remains(ledger):
@@ -87,9 +88,9 @@ def test_the_next_call_takes_what_was_made(tmp_path: Path, monkeypatch: pytest.M
     serve(cloud, monkeypatch)
     place, profile = Project.at(tmp_path), wanted(tmp_path, "~")
     with pytest.raises(ProviderError):
-        made(place, cloud, profile, Told())
+        made(place, cloud, profile, Said())
     (there,) = cloud.alive()
-    _, reached = made(place, cloud, profile, Told())
+    _, reached = made(place, cloud, profile, Said())
     assert [reached.machine.id] == [one.id for one in cloud.alive()] == [there.id]
 
 
@@ -100,11 +101,11 @@ def test_a_call_after_a_killed_one_that_is_refused_leaves_it_open(
     place, profile = Project.at(tmp_path), wanted(tmp_path, "~")
     cloud.fail_next("create", LOST)
     with pytest.raises(ProviderError):
-        made(place, cloud, profile, Told())
+        made(place, cloud, profile, Said())
     assert cloud.alive()
     cloud.fail_next("create", EXPIRED)
     with pytest.raises(ProviderError) as refused:
-        made(place, cloud, profile, Told())
+        made(place, cloud, profile, Said())
     assert refused.value.fault is Fault.AUTH
     assert not place.lease("digits").attempts[-1].settled
     down(folder=place.root)

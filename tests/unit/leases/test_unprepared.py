@@ -13,24 +13,17 @@ import orchestrator as orch
 from orchestrator import stack
 from orchestrator.errors import Fault, HostError, HostKeyError, LocalError, ProviderError, StackError
 from orchestrator.leases import provision
-from orchestrator.model import Machine, MachineSpec, Silent
+from orchestrator.model import Machine, MachineSpec
 from orchestrator.session import session
+from tests.said import Said
 from tests.unit import here_cloud
 from tests.unit.here_cloud import HereCloud
-
-
-class Told(Silent):
-    def __init__(self) -> None:
-        self.lines: list[str] = []
-
-    def say(self, text: str) -> None:
-        self.lines.append(text)
 
 
 class Job(NamedTuple):
     cloud: HereCloud
     profile: Path
-    told: Told
+    told: Said
 
     def up(self, **options: Any) -> orch.LeaseStatus:
         return orch.up(self.profile, folder=self.profile.parent, progress=self.told, **options)
@@ -44,7 +37,7 @@ class Job(NamedTuple):
 def job(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Job:
     monkeypatch.setenv("ORCH_STATE_HOME", str(tmp_path / "state"))
     made = here_cloud.cloud(tmp_path / "machines", monkeypatch)
-    return Job(made, here_cloud.project(tmp_path / "p", "print('hello')\n"), Told())
+    return Job(made, here_cloud.project(tmp_path / "p", "print('hello')\n"), Said())
 
 
 def auth() -> ProviderError:

@@ -19,6 +19,7 @@ from orchestrator.profile import load
 from orchestrator.report.sarif import sarif
 from orchestrator.runs.lint_check import check_project, hint, lint, report_once
 from tests.conftest import DIGITS, ROOT
+from tests.said import Said
 from tests.unit.lint_blocks import blocks_of
 
 HAZARD = "import os\nfor name in os.listdir('data'):\n    use(name)\n"
@@ -30,18 +31,6 @@ code: {path: .}
 stack: {lock: requirements.lock}
 train: {command: [python, train.py]}
 """
-
-
-class Heard:
-    """Progress that remembers what was said."""
-
-    def __init__(self) -> None:
-        self.said: list[str] = []
-
-    def say(self, text: str) -> None:
-        self.said.append(text)
-
-    def transfer(self, label: str, done: int, total: int) -> None: ...
 
 
 @pytest.fixture
@@ -171,27 +160,27 @@ def test_the_profile_tells_of_variables(project: Path) -> None:
 
 def test_a_run_is_told_of_its_hazards_once_and_briefly(project: Path) -> None:
     (project / "train.py").write_text(HAZARD + "".join(f"open('/home/ann/{n}', 'rb')\n" for n in range(6)))
-    told, state = Heard(), project / ".orch"
+    told, state = Said(), project / ".orch"
     found = check_project(load(project / "orch.yaml"))
     report_once(found, state, told)
     assert (
-        len(told.said) == 5
-        and "train.py:2:13 ORC401" in told.said[1]
-        and told.said[4].strip() == "… and 4 more"
+        len(told.lines) == 5
+        and "train.py:2:13 ORC401" in told.lines[1]
+        and told.lines[4].strip() == "… and 4 more"
     )
     report_once(found, state, told)
-    assert len(told.said) == 5
+    assert len(told.lines) == 5
     (project / "train.py").write_text(ERROR)
     report_once(check_project(load(project / "orch.yaml")), state, told)
-    assert "ORC203" in told.said[-1]
+    assert "ORC203" in told.lines[-1]
 
 
 def test_a_clean_run_is_told_nothing(project: Path) -> None:
     (project / "train.py").write_text("print(1)\n")
-    told = Heard()
+    told = Said()
     report_once(check_project(load(project / "orch.yaml")), project / ".orch", told)
     hint(project / "orch.yaml", told)
-    assert told.said == []
+    assert told.lines == []
 
 
 def test_errors_stop_a_run_that_is_strict(project: Path) -> None:
@@ -205,9 +194,9 @@ def test_errors_stop_a_run_that_is_strict(project: Path) -> None:
     (project / "pyproject.toml").write_text("[tool.orch.lint]\nstrict = true\n")
     with pytest.raises(LintRefused):
         check_project(profile)
-    told = Heard()
+    told = Said()
     hint(project / "orch.yaml", told)
-    assert "ORC203" in told.said[1]
+    assert "ORC203" in told.lines[1]
 
 
 @pytest.mark.parametrize("text", ["\x00\x00", "def (", "[tool.orch.lint]\nselect = 3"])

@@ -14,6 +14,7 @@ import orchestrator as orch
 from orchestrator.api import logs
 from orchestrator.errors import NotAccepted, RunFailed
 from orchestrator.runs import mlflow_server
+from tests.said import Said
 from tests.unit import here_cloud
 from tests.unit.runs.mlflow_double import MlflowDouble
 
@@ -39,20 +40,6 @@ def server(monkeypatch: pytest.MonkeyPatch) -> Iterator[MlflowDouble]:
     yield made
     made.shutdown()
     made.server_close()
-
-
-class Said:
-    def __init__(self) -> None:
-        self.lines: list[str] = []
-
-    def say(self, text: str) -> None:
-        self.lines.append(text)
-
-    def transfer(self, label: str, done: int, total: int) -> None:
-        pass
-
-    def about_mlflow(self) -> list[str]:
-        return [line for line in self.lines if "MLflow" in line]
 
 
 @pytest.fixture
@@ -82,7 +69,7 @@ def test_a_run_is_logged_whole_and_once(server: MlflowDouble, profile: Path) -> 
     assert json.loads(server.files[f"{place}/run.json"])["run_id"] == "one"
     (version,) = server.models["tiny-model"]
     assert version["source"] == f"mlflow-artifacts:/{place}/outputs"
-    assert said.about_mlflow() == ["MLflow: tiny-model version 1 is one"]
+    assert said.about("MLflow") == ["MLflow: tiny-model version 1 is one"]
 
 
 def test_what_fails_or_is_not_accepted_is_logged_and_not_registered(
@@ -109,7 +96,7 @@ def test_a_server_that_goes_away_gets_the_rest_by_the_next_call(
     said = Said()
     server.before = lambda _method, path: 503 if part in path else None
     run(profile, said=said)
-    (line,) = said.about_mlflow()
+    (line,) = said.about("MLflow")
     assert "one was not logged to MLflow: it answered with status 503." in line
     server.before = lambda _method, _path: None
     assert line.endswith("To try again: repeat the command")
@@ -129,7 +116,7 @@ def test_a_server_that_is_none_changes_nothing(
     said = Said()
     server.before = lambda _method, _path: answer
     assert run(profile, said=said).succeeded
-    assert len(said.about_mlflow()) == 1 and "was not logged to MLflow" in said.about_mlflow()[0]
+    assert len(said.about("MLflow")) == 1 and "was not logged to MLflow" in said.about("MLflow")[0]
     assert server.runs == {}
 
 
@@ -144,7 +131,7 @@ def test_a_server_that_does_not_answer_or_is_no_server_is_said(
         run(profile, said=said)
     monkeypatch.setenv("MLFLOW_TRACKING_URI", "sqlite:///mlflow.db")
     run(profile, said=said)
-    silence, no_server = said.about_mlflow()
+    silence, no_server = said.about("MLflow")
     assert "it did not answer: TimeoutError." in silence
     assert "no http or https address" in no_server and "mlflow server" in no_server
 
@@ -163,17 +150,27 @@ def test_the_login_goes_to_the_server_and_nowhere_else(
     assert kept == []
 
 
-def test_values_that_this_call_does_not_know_are_not_logged(server: MlflowDouble, profile: Path) -> None:
-    """`pull` has the profile of the lease, and the run had another value."""
+def test_a_value_that_an_override_gave_to_a_variable_is_not_logged(
+    server: MlflowDouble, profile: Path
+) -> None:
+    """It may be a secret; and the profile's own value, which a later call sees, was not the run's."""
+    server.before = lambda _method, _path: 503
+    run(profile, "one", None, "train.env.ACCURACY=0.99")
+    server.before = lambda _method, _path: None
+    run(profile)
+    (logged,) = server.runs.values()
+    assert "ACCURACY" not in logged["params"] and "orch.command" in logged["params"]
+
+
+def test_pull_logs_a_run_that_was_left_alone_once(server: MlflowDouble, profile: Path) -> None:
     folder = profile.parent
     orch.up(profile, folder=folder)
-    orch.train(run_id="one", folder=folder, detach=True, overrides=["train.env.ACCURACY=0.99"])
+    orch.train(run_id="one", folder=folder, detach=True)
     logs.logs("one", follow=True, folder=folder, output=lambda _data: None)
-    orch.pull("one", folder=folder)
+    for _ in range(2):
+        orch.pull("one", folder=folder)
     (logged,) = server.runs.values()
-    assert "ACCURACY" not in logged["params"]
-    orch.pull("one", folder=folder)
-    assert len(server.runs) == 1
+    assert logged["params"]["ACCURACY"] == "0.95"
     orch.down(folder=folder)
 
 

@@ -21,6 +21,7 @@ from orchestrator.profile import load
 from orchestrator.runs import notify
 from orchestrator.runs.notify import NotSent, notified, post
 from orchestrator.session.project import Project
+from tests.said import Said
 from tests.unit import here_cloud
 
 
@@ -77,17 +78,6 @@ def hook(monkeypatch: pytest.MonkeyPatch) -> Iterator[Hook]:
     yield server
     server.shutdown()
     server.server_close()
-
-
-class Said:
-    def __init__(self) -> None:
-        self.lines: list[str] = []
-
-    def say(self, text: str) -> None:
-        self.lines.append(text)
-
-    def transfer(self, label: str, done: int, total: int) -> None:
-        pass
 
 
 class Told:

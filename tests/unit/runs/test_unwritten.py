@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import json
-from dataclasses import dataclass, field
 from pathlib import Path
 
 import jsonschema
@@ -12,6 +11,7 @@ import pytest
 import orchestrator as orch
 from orchestrator.api.schemas import schema
 from orchestrator.report.run import summary
+from tests.said import Said
 from tests.unit import here_cloud
 
 WRITES = """import pathlib
@@ -19,17 +19,6 @@ pathlib.Path("output").mkdir()
 pathlib.Path("output/model.keras").write_text("weights")
 pathlib.Path("notes.txt").write_text("n")
 """
-
-
-@dataclass
-class Told:
-    words: list[str] = field(default_factory=list)
-
-    def say(self, text: str) -> None:
-        self.words.append(text)
-
-    def transfer(self, label: str, done: int, total: int) -> None:
-        pass
 
 
 @pytest.fixture
@@ -45,14 +34,14 @@ def leased(folder: Path, outputs: str, script: str = WRITES) -> None:
 
 def test_one_of_several_is_named_with_the_nearest_that_was_written(folder: Path) -> None:
     leased(folder, "notes.txt, out/model.keras")
-    told = Told()
+    told = Said()
     record = orch.train(run_id="one", folder=folder, progress=told)
     assert record.succeeded
     (lacking,) = record.unwritten
     assert (lacking["pattern"], lacking["nearest"]) == ("out/model.keras", "output/model.keras")
     assert Path(lacking["looked_for"]).parts[-5:] == ("runs", "one", "work", "out", "model.keras")
     assert not lacking["no_other"]
-    assert any("did not write out/model.keras" in words for words in told.words)
+    assert any("did not write out/model.keras" in words for words in told.lines)
     screen = summary(record)
     assert f"out/model.keras of train.outputs: {lacking['looked_for']} does not exist" in screen
     assert "the run wrote output/model.keras" in screen

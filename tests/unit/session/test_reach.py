@@ -13,20 +13,11 @@ from orchestrator.errors import HostError, LoginRefused
 from orchestrator.model import Completed, Endpoint, Machine, MachineState
 from orchestrator.session import reach, session
 from orchestrator.session.reach import Reached, Waiting, boot_limit_s
+from tests.said import Said
 
 MACHINE = Machine(
     "gcp", "m", "m", MachineState.RUNNING, {}, "e2-standard-2", "us-central1-a", 0.07, datetime.now(UTC)
 )
-
-
-class Said:
-    def __init__(self) -> None:
-        self.lines: list[str] = []
-
-    def say(self, text: str) -> None:
-        self.lines.append(text)
-
-    def transfer(self, label: str, done: int, total: int) -> None: ...
 
 
 @pytest.mark.parametrize(

@@ -8,7 +8,7 @@ from pathlib import Path
 
 import pytest
 
-from orchestrator.model import Distribution, Fingerprint, Pin, Silent
+from orchestrator.model import Distribution, Fingerprint, Pin
 from orchestrator.stack import (
     attest_here,
     cuda_free,
@@ -18,6 +18,7 @@ from orchestrator.stack import (
     local_environment,
     read_lock,
 )
+from tests.said import Said
 from tests.unit.leases.test_gpu_ready import wheel
 
 ROOT = Path(__file__).resolve().parents[3]
@@ -95,21 +96,13 @@ def _block(folder: Path, line: str) -> str:
     )
 
 
-class Told(Silent):
-    def __init__(self) -> None:
-        self.lines: list[str] = []
-
-    def say(self, text: str) -> None:
-        self.lines.append(text)
-
-
 def installed(python: Path) -> set[str]:
     return {d.name for d in attest_here(python).distributions}
 
 
 @pytest.mark.parametrize("kind", ["requirements", "pylock"])
 def test_the_local_environment_has_no_cuda_without_a_driver(project: Path, kind: str) -> None:
-    lock, tell = read_lock(locked(project, kind)), Told()
+    lock, tell = read_lock(locked(project, kind)), Said()
     made = local_environment(lock, project, progress=tell)
     assert "tensorflow" in installed(made.python)
     assert "nvidia-cublas-cu12" not in installed(made.python)
