@@ -139,7 +139,7 @@ class _Mlflow:
 def _to_mlflow(path: Path) -> None:
     exit_ = collect.exit_json(Exit(0, None, ExitReason.COMPLETED, "It ended."))
     record, project = RunRecord("one", str(path.parent), exit_), Project.at(path.parent)
-    end = mlflow._End(project, None, record, _Mlflow(), Silent(), began=False)  # type: ignore[arg-type]
+    end = mlflow._End(project, None, record, _Mlflow(), Silent())  # type: ignore[arg-type]
     end._upload("mlflow-artifacts:/1")
 
 
