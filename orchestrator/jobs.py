@@ -42,6 +42,12 @@ done
 """
 """In shell, as it must serve with every version of the runtime there, and with none."""
 
+_GROWN = r"""
+[ -f "$1" ] || exit 0
+stat -c %s "$1"
+tail -c "+$2" "$1" | head -c "$3"
+"""
+
 MOST_ENTRIES = 1_000_000
 """Files, folders and links of one run, at most."""
 
@@ -132,6 +138,18 @@ def follow(
     if done.returncode != 0:
         raise FollowInterrupted(f"{host.name} stopped sending the output of {run_id}.", offset)
     return offset
+
+
+def trace(host: Host, agent: Agent, run_id: str, begin: int, most: int) -> tuple[int, bytes]:
+    """Return the size of the run's trace, and up to `most` of its bytes from `begin` on; (0, b"") if there is
+    none yet. Raises HostError.
+    """
+    script = ("sh", "-c", _GROWN, "sh", f"{run_dir(agent, run_id)}/trace.jsonl", str(begin + 1), str(most))
+    done = host.run(script, timeout=30.0, most=most + 100)
+    size, _, data = done.stdout.partition(b"\n")
+    if not size.isdigit() or len(size) > 15:
+        return 0, b""
+    return int(size), data
 
 
 def mark_collected(host: Host, agent: Agent, run_id: str) -> None:
@@ -324,7 +342,7 @@ def _refusal(done: Completed) -> OrchError:
         words = last_words(done.stderr) or "it said nothing"
         return HostError(f"The runtime there ended with status {done.returncode}: {words}")
     if said.kind == "truncated":
-        return OutputShrank(plain(said.error), exists="The run itself goes on.", next_command="orch attach")
+        return OutputShrank(plain(said.error), exists="The run itself goes on.", next_command="orch logs -f")
     of_the_request = said.kind in ("invalid", "conflict", "stage", "absent")
     return UsageError(plain(said.error)) if of_the_request else RunFailed(plain(said.error))
 

@@ -161,12 +161,13 @@ def train(
 ) -> None:
     """Train on the leased machine and download the results."""
     from orchestrator import api
-    from orchestrator.cli import progress, runs
+    from orchestrator.cli import runs
     from orchestrator.cli.approval import dearer
+    from orchestrator.cli.live import following
 
     profile_.refuse_detached(io_analyze, detach)
     begin = api.train  # import before detachable(): Ctrl-C during the import has no run to detach from
-    with runs.detachable():
+    with runs.detachable(), following(as_json) as (output, progress):
         record = begin(
             run_id=run_id,
             lease=lease,
@@ -178,9 +179,9 @@ def train(
             new_data=new_data,
             overrides=sets or (),
             strict=strict,
-            output=runs.output(as_json),
+            output=output,
             approve=dearer(),
-            progress=progress.progress(),
+            progress=progress,
         )
     runs.show(record, as_json, started=record.started)
     if io_analyze:
@@ -277,12 +278,11 @@ def logs(
     Ctrl-C stops following; the run continues on its machine.
     """
     from orchestrator.api import logs as logs_
-    from orchestrator.cli import progress, runs, terminal
+    from orchestrator.cli import runs, terminal
+    from orchestrator.cli.live import following
 
-    with runs.detachable():
-        ended = logs_.logs(
-            run_id, follow=follow, lease=lease, output=runs.output(as_json), progress=progress.progress()
-        )
+    with runs.detachable(), following(as_json, live=follow) as (output, progress):
+        ended = logs_.logs(run_id, follow=follow, lease=lease, output=output, progress=progress)
     emit("logs", ended, as_json, "")
     if follow and not as_json and ended["ended"]:
         print(

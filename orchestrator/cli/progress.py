@@ -66,5 +66,9 @@ def _rate(count: int, seconds: float) -> str:
 
 def progress(environ: Mapping[str, str] = os.environ) -> Lines:
     """Choose for this stderr. TERM=dumb and CI disable redrawing."""
-    moving = sys.stderr.isatty() and environ.get("TERM") != "dumb" and not environ.get("CI")
-    return Moving(sys.stderr) if moving else Lines(sys.stderr)
+    return Moving(sys.stderr) if is_moving(environ) else Lines(sys.stderr)
+
+
+def is_moving(environ: Mapping[str, str] = os.environ) -> bool:
+    """Return whether stderr is a terminal on which lines may be redrawn."""
+    return sys.stderr.isatty() and environ.get("TERM") != "dumb" and not environ.get("CI")

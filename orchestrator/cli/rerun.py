@@ -36,18 +36,20 @@ def rerun(
     tensors are the same, 7 if not; 2 if the run cannot be repeated, else as of `orch train`.
     """
     from orchestrator import api
-    from orchestrator.cli import approval, progress, runs
+    from orchestrator.cli import approval
+    from orchestrator.cli.live import following
     from orchestrator.report.rerun import rerun_text
 
     named = ["--run-id", run_id] if run_id else []
-    done = api.rerun(
-        run,
-        run_id=run_id,
-        overrides=sets or (),
-        approve=approval.ask(yes, ["orch", "rerun", run, *named]),
-        output=runs.output(as_json),
-        progress=progress.progress(),
-    )
+    with following(as_json) as (output, progress):
+        done = api.rerun(
+            run,
+            run_id=run_id,
+            overrides=sets or (),
+            approve=approval.ask(yes, ["orch", "rerun", run, *named]),
+            output=output,
+            progress=progress,
+        )
     emit("rerun", done.as_json(), as_json, rerun_text(done.first, done.record, done.as_json()))
     if not done.same:
         raise typer.Exit(EXIT_PARITY)

@@ -39,20 +39,22 @@ def run(
     created.
     """
     from orchestrator import api
-    from orchestrator.cli import progress, runs
+    from orchestrator.cli import runs
+    from orchestrator.cli.live import following
 
     try:
-        record = api.run(
-            profile,
-            run_id=run_id,
-            overrides=sets or (),
-            local_parity=local_parity,
-            resume_proof=resume_proof,
-            retry_failed=retry_failed,
-            parallel=parallel,
-            output=runs.output(as_json),
-            progress=progress.progress(),
-        )
+        with following(as_json) as (output, progress):
+            record = api.run(
+                profile,
+                run_id=run_id,
+                overrides=sets or (),
+                local_parity=local_parity,
+                resume_proof=resume_proof,
+                retry_failed=retry_failed,
+                parallel=parallel,
+                output=output,
+                progress=progress,
+            )
     except KeyboardInterrupt as interrupt:
         left = f"{interrupt.exists}\n" if isinstance(interrupt, Interrupted) else ""
         said = f"\nInterrupted.\n{left}Next: repeat the command; it continues from here"

@@ -22,15 +22,16 @@ def watch(
     are those of `orch train`. Use --set to pass the secrets of train.env again.
     """
     from orchestrator import api
-    from orchestrator.cli import progress, runs
+    from orchestrator.cli import runs
     from orchestrator.cli.approval import dearer
+    from orchestrator.cli.live import following
 
-    with runs.detachable():
+    with runs.detachable(), following(as_json) as (output, progress):
         record = api.watch(
             run_id,
             overrides=sets or (),
-            output=runs.output(as_json),
+            output=output,
             approve=dearer(),
-            progress=progress.progress(),
+            progress=progress,
         )
     runs.show(record, as_json, started=record.started)

@@ -2,9 +2,10 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Iterator, Mapping
 from contextlib import contextmanager
-from typing import Protocol
+from dataclasses import dataclass, field
+from typing import Protocol, runtime_checkable
 
 
 class Progress(Protocol):
@@ -16,6 +17,44 @@ class Progress(Protocol):
 
         `total` 0: what is being done has no size; a `label` of "" ends that. See `doing`.
         """
+
+
+@dataclass(frozen=True)
+class Pace:
+    """How a run is doing. None: not known.
+
+    `seconds` since it started, `left` to its end, an estimate; `steps` of training so far, `all_steps` of the
+    whole training. `epoch`, of `epochs`, and `metrics`: as the run printed them last. Over the last seconds:
+    `steps_per_s`, by the median time of a step; `input_wait`, the share (0..1) of a step spent waiting for
+    input; `busy`, cores in use, of `cores`; `gpu`, the mean utilisation (0..1). `memory` in bytes, now.
+    `price` of the machine in $/h.
+    """
+
+    seconds: float | None = None
+    steps: int | None = None
+    all_steps: int | None = None
+    left: float | None = None
+    epoch: int | None = None
+    epochs: int | None = None
+    metrics: Mapping[str, float] = field(default_factory=dict)
+    steps_per_s: float | None = None
+    input_wait: float | None = None
+    busy: float | None = None
+    cores: float | None = None
+    gpu: float | None = None
+    memory: int | None = None
+    price: float | None = None
+
+
+@runtime_checkable
+class Watching(Progress, Protocol):
+    """Progress that also follows how a run is doing. Each call costs a question to its machine."""
+
+    every_s: float
+    """Seconds between two calls."""
+
+    def pace(self, pace: Pace | None) -> None:
+        """Called while a run goes on, from another thread; with None when it is no longer followed."""
 
 
 class Silent:

@@ -36,7 +36,7 @@ _BARE = re.compile(
     re.I,
 )
 _DIGIT = re.compile(r"\d")
-_HEAD = re.compile(r"\b([Ee]poch|[Ss]tep|[Ii]ter(?:ation)?)[ #:=\[]{0,4}(\d{1,9})(?:\s*/\s*\d+)?")
+_HEAD = re.compile(r"\b([Ee]poch|[Ss]tep|[Ii]ter(?:ation)?)[ #:=\[]{0,4}(\d{1,9})(?:\s*/\s*(\d{1,9}))?")
 _PROGRESS = re.compile(r"^\s*(\d{1,9})/(\d{1,9})\s")
 _WORTH = re.compile(
     r"loss|acc|auc|error|mae|mse|rmse|f1|precision|recall|perplexity|ppl|bleu|iou|dice|score|lr|rate|norm|reward|metric|r2",
@@ -174,11 +174,7 @@ def _of_text(text: str) -> dict[str, Curve]:
         if not _DIGIT.search(line):
             continue
         numbers = dict(_pairs(line))
-        wanted = {
-            name: value
-            for name, value in numbers.items()
-            if name.lower() not in _AXES and _WORTH.search(name)
-        }
+        wanted = dict(_metrics(numbers))
         head, own = _HEAD.search(line), next((name for name in _AXES if name in numbers), None)
         here = (_axis(own), numbers[own]) if own else (_axis(head[1]), float(head[2])) if head else place
         if wanted:
@@ -204,6 +200,32 @@ def _of_one_axis(curves: Mapping[str, Curve]) -> dict[str, Curve]:
     """Without what was printed under no epoch and no step, where others were."""
     placed = {key: curve for key, curve in curves.items() if curve.axis != _NOWHERE}
     return placed or dict(curves)
+
+
+@dataclass(frozen=True)
+class Said:
+    """What a line of output tells: `axis` (epoch or step) with its number, "of" how many, and metrics."""
+
+    axis: str | None = None
+    at: int | None = None
+    of: int | None = None
+    metrics: Mapping[str, float] = field(default_factory=dict)
+
+
+def said(line: str) -> Said:
+    """Read a line, without its end, as `curves_of_text` does."""
+    (text,) = list(_lines(line.replace("\n", " ")))[-1:]
+    head = _HEAD.search(text)
+    metrics = {plain(name)[:_LONGEST_NAME]: value for name, value in _metrics(dict(_pairs(text)))}
+    if head is None:
+        return Said(metrics=metrics)
+    return Said(_axis(head[1]), int(head[2]), int(head[3]) if head[3] else None, metrics)
+
+
+def _metrics(numbers: Mapping[str, float]) -> list[tuple[str, float]]:
+    return [
+        (name, value) for name, value in numbers.items() if name.lower() not in _AXES and _WORTH.search(name)
+    ]
 
 
 def _lines(text: str) -> Iterator[str]:

@@ -51,11 +51,12 @@ def follow_to_end(session: Session, run_id: str, output: Callable[[bytes], None]
     mark = bookmark(session, run_id)
 
     folder = session.project.run(run_id)
-    with Kept(folder / LOG) as kept, brought_meanwhile(session, run_id) as no_more:
+    with Kept(folder / LOG) as kept, brought_meanwhile(session, run_id) as meanwhile:
 
         def show(data: bytes) -> None:
             with _interrupt_later():
                 new = kept.add(data, shown=mark.offset)
+                meanwhile.printed(new)
                 if output and new:
                     output(new)
                 mark.advance(len(new))
@@ -79,7 +80,7 @@ def follow_to_end(session: Session, run_id: str, output: Callable[[bytes], None]
                 output(line)
             ended = reconnecting(session, rest, advanced=lambda: kept.offset)
             if ended and ended.exit and ended.exit.reason == ExitReason.COMPLETED:
-                no_more()
+                meanwhile.forgo()
             return ended.exit if ended else None
         finally:
             mark.save()

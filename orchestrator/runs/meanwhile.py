@@ -1,15 +1,19 @@
-"""What is brought here while a run goes on: its checkpoints, and what it writes for TensorBoard."""
+"""What is brought here while a run goes on: its checkpoints, what it writes for TensorBoard, and its pace."""
 
 from __future__ import annotations
 
 import contextlib
 import threading
-from collections.abc import Callable, Iterator
+import time
+from collections.abc import Iterator, Sequence
+from dataclasses import dataclass
 from typing import Protocol
 
 from orchestrator.errors import LocalError, OrchError, SyncError
 from orchestrator.model import Host
+from orchestrator.model.progress import Watching
 from orchestrator.runs import checkpoints, events
+from orchestrator.runs.pace import Pace
 from orchestrator.session import connect as connecting
 from orchestrator.session.session import Session
 
@@ -23,21 +27,37 @@ _LAST_S = 60.0
 class _Look(Protocol):
     """One kind of files. `what`: the start of the sentence that says that they could not be downloaded."""
 
-    what: str
+    @property
+    def what(self) -> str: ...
 
     def look(self, host: Host) -> None: ...
 
 
+@dataclass
+class _Timed:
+    """A look, the seconds from one to the next, and when the next is due by time.monotonic()."""
+
+    look: _Look
+    every_s: float
+    due: float = 0.0
+
+    def __post_init__(self) -> None:
+        self.postpone()
+
+    def postpone(self) -> None:
+        self.due = time.monotonic() + self.every_s
+
+
 @contextlib.contextmanager
-def brought_meanwhile(session: Session, run_id: str) -> Iterator[Callable[[], None]]:
+def brought_meanwhile(session: Session, run_id: str) -> Iterator[Meanwhile]:
     """Download what is new during the block, over a connection of its own.
 
-    Once more at the end, unless the yielded function was called: the results of a run that completed have it.
+    Once more at the end, unless `forgo` was called: the results of a run that completed have it.
     """
-    bringing = _Bringing(session, run_id)
+    bringing = Meanwhile(session, run_id)
     bringing.start()
     try:
-        yield bringing.forgo
+        yield bringing
     except BaseException:
         bringing.forgo()
         raise
@@ -45,53 +65,72 @@ def brought_meanwhile(session: Session, run_id: str) -> Iterator[Callable[[], No
         bringing.stop()
 
 
-class _Bringing(threading.Thread):
+class Meanwhile(threading.Thread):
     """Never fails: what cannot be downloaded now is tried again later, or stays on the machine."""
 
     def __init__(self, session: Session, run_id: str) -> None:
         super().__init__(name="meanwhile", daemon=True)
         self._session = session
         self._run_id = run_id
-        self._looks: list[_Look] = [events.Written(session, run_id)]
-        self._every = _SELDOM_S
-        if session.profile.train.checkpoints:
-            self._looks.insert(0, checkpoints.Copies(session, run_id))
-            self._every = _EVERY_S
+        saves = bool(session.profile.train.checkpoints)
+        files: list[_Look] = [*([checkpoints.Copies(session, run_id)] if saves else ())]
+        files.append(events.Written(session, run_id))
+        self._files = [_Timed(look, _EVERY_S if saves else _SELDOM_S) for look in files]
+        watching = session.progress if isinstance(session.progress, Watching) else None
+        self._watching = watching
+        pace = Pace(session, run_id, watching) if watching else None
+        self._printed = pace.printed if pace else None
+        self._pace = [_Timed(pace, pace.every_s)] if pace else []
         self._host: Host | None = None
         self._ends = threading.Event()
         self._told: set[str] = set()
-        self._last = bool(session.profile.train.checkpoints)
+        self._last = saves
         """Whether there may be more at the end: not of a run too short for a first look."""
         self._forgone = False
 
     def run(self) -> None:
         try:
-            while not self._ends.wait(self._every):
-                self._last = True
-                self._look()
+            while not self._ends.wait(self._left()):
+                due = [each for each in (*self._pace, *self._files) if each.due <= time.monotonic()]
+                self._last = self._last or any(each in self._files for each in due)
+                self._look(due)
             if self._last and not self._forgone:
-                self._look()
+                self._look(self._files)
         finally:
             self._close()
 
+    def _left(self) -> float:
+        """Seconds until the next look."""
+        return max(0.0, min(each.due for each in (*self._pace, *self._files)) - time.monotonic())
+
+    def printed(self, data: bytes) -> None:
+        """Note the next bytes of the run's output."""
+        if self._printed is not None:
+            self._printed.read(data)
+
     def forgo(self) -> None:
+        """Download nothing more at the end."""
         self._forgone = True
 
     def stop(self) -> None:
         self._ends.set()
         self.join(_LAST_S)
+        if self._watching is not None:
+            self._watching.pace(None)
 
-    def _look(self) -> None:
-        for each in self._looks:
+    def _look(self, due: Sequence[_Timed]) -> None:
+        for each in due:
             try:
                 self._host = self._host or self._connected()
                 if self._host is not None:
-                    each.look(self._host)
+                    each.look.look(self._host)
             except (LocalError, SyncError, OSError) as error:
                 self._close()
-                self._tell(each.what, error)
+                self._tell(each.look.what, error)
             except OrchError:
                 self._close()
+            finally:
+                each.postpone()
 
     def _tell(self, what: str, error: Exception) -> None:
         if what not in self._told:
