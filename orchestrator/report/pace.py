@@ -26,12 +26,12 @@ def pace_line(
         (0, clock(seconds)),
         (1, _epoch(pace)),
         *((2 + place, text) for place, text in enumerate(_metrics(pace.metrics))),
-        (5, "" if pace.steps_per_s is None else f"{_short(pace.steps_per_s)} steps/s"),
+        (5, "" if pace.steps_per_s is None else f"{_rate(pace.steps_per_s)} steps/s"),
         (4, "" if pace.input_wait is None else f"input wait {share(pace.input_wait)}"),
         (4, "" if pace.gpu is None else f"GPU {share(pace.gpu)}"),
         (7, _cores(pace)),
         (6, "" if not pace.price else money(pace.price * seconds / 3600)),
-        (3, "" if pace.left is None else f"{clock(max(0.0, pace.left - since))} left"),
+        (3, "" if not pace.left else f"{clock(max(0.0, pace.left - since))} left"),
     ]
     return _fitted([(rank, text) for rank, text in parts if text], columns)
 
@@ -59,6 +59,10 @@ def _cores(pace: Pace) -> str:
     if pace.busy is None:
         return ""
     return f"{pace.busy:.1f} of {pace.cores:g} cores" if pace.cores else f"{pace.busy:.1f} cores"
+
+
+def _rate(value: float) -> str:
+    return f"{value:,.0f}" if value >= 100 else f"{value:.3g}"
 
 
 def _short(value: float) -> str:

@@ -2,17 +2,15 @@
 
 from __future__ import annotations
 
-import textwrap
 from collections.abc import Mapping, Sequence
 from pathlib import PurePath
 from typing import Any
 
 from orchestrator.model.counted import counted
-from orchestrator.report.units import size, table
+from orchestrator.report.units import size, table, wrapped
 from orchestrator.report.where import where_time_went
 
 MOST_FILES = 10
-_WIDTH = 108
 
 
 def profile_text(profile: Mapping[str, Any]) -> str:
@@ -22,7 +20,7 @@ def profile_text(profile: Mapping[str, Any]) -> str:
     if found:
         parts.append(_stalls(found, profile["bottleneck"], helped=bool(profile["best"])))
     else:
-        parts.append(_wrapped("  ", profile["why"]))
+        parts.append("\n".join(wrapped("  ", profile["why"])))
         if profile.get("last_lines"):
             parts.append("\n".join(f"    {line}" for line in profile["last_lines"]))
         if profile.get("system"):
@@ -30,12 +28,12 @@ def profile_text(profile: Mapping[str, Any]) -> str:
     if profile["tried"]:
         parts.append(_tried(profile))
     elif profile["untried"]:
-        parts.append(_wrapped("  ", f"tried: nothing, because {profile['untried']}."))
+        parts.append("\n".join(wrapped("  ", f"tried: nothing, because {profile['untried']}.")))
     if profile["files"]:
         parts.append(_files(profile["files"]))
     if profile.get("trace"):
         parts.append(f"  tf.profiler: xprof --logdir {profile['trace']}    # pip install xprof")
-    notes = [_wrapped("  note: ", note) for note in profile["notes"]]
+    notes = [line for note in profile["notes"] for line in wrapped("  note: ", note)]
     return "\n\n".join([*parts, *(["\n".join(notes)] if notes else [])])
 
 
@@ -60,11 +58,7 @@ def _stalls(found: Mapping[str, Any], bottleneck: Mapping[str, Any], *, helped: 
     if bottleneck.get("remedy") and not helped:
         rows.append(("what to do", f"{bottleneck['remedy'][0].upper()}{bottleneck['remedy'][1:]}"))
     width = max(len(name) for name, _ in rows)
-    return "\n".join(_wrapped(f"  {name.ljust(width)}  ", text) for name, text in rows)
-
-
-def _wrapped(begin: str, text: str) -> str:
-    return "\n".join(textwrap.wrap(text, _WIDTH, initial_indent=begin, subsequent_indent=" " * len(begin)))
+    return "\n".join(line for name, text in rows for line in wrapped(f"  {name.ljust(width)}  ", text))
 
 
 def _step(actual: float, found: Mapping[str, Any]) -> str:

@@ -3,8 +3,11 @@
 from __future__ import annotations
 
 import textwrap
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from itertools import zip_longest
+
+WIDTH = 80
+"""Columns of what is printed: those of the narrowest terminal that people use."""
 
 
 def size(count: float | None) -> str:
@@ -59,6 +62,37 @@ def table(rows: list[list[str]], *, indent: str = "", fit: int | None = None) ->
         widths[widest] -= max(0, excess)
     lines = (line for row in rows for line in _lines(row, widths))
     return "\n".join((indent + line).rstrip() for line in lines)
+
+
+def columns_table(columns: Sequence[tuple[str, str]], *, indent: str = "") -> str:
+    """One row of values under their names; in several tables, one below the other, if WIDTH is exceeded."""
+    rows: list[list[tuple[str, str]]] = [[]]
+    left = WIDTH - len(indent)
+    for name, text in columns:
+        width = max(len(name), len(text)) + 2
+        if rows[-1] and width - 2 > left:
+            rows.append([])
+            left = WIDTH - len(indent)
+        rows[-1].append((name, text))
+        left -= width
+    tables = ([list(each) for each in zip(*row, strict=True)] for row in rows if row)
+    return "\n".join(table(each, indent=indent) for each in tables)
+
+
+def wrapped(begin: str, text: str) -> list[str]:
+    """Return `text` after `begin`, in lines of at most WIDTH columns; words and paths are not cut."""
+    lines = []
+    for line in text.splitlines() or [""]:
+        lines += textwrap.wrap(
+            line,
+            WIDTH,
+            initial_indent=begin,
+            subsequent_indent=" " * len(begin),
+            break_long_words=False,
+            break_on_hyphens=False,
+        ) or [begin.rstrip()]
+        begin = " " * len(begin)
+    return lines
 
 
 def _lines(row: list[str], widths: list[int]) -> Iterator[str]:

@@ -3,14 +3,12 @@
 from __future__ import annotations
 
 import shlex
-import textwrap
 from collections.abc import Iterator, Mapping, Sequence
 from typing import Any
 
 from orchestrator.model.counted import counted
-from orchestrator.report.units import duration, money, share, size, table
+from orchestrator.report.units import columns_table, duration, money, share, size, wrapped
 
-_WIDTH = 108
 _WAITED = 0.1
 """Fewer cores that threads waited for are not reported."""
 _MORE = 2
@@ -30,7 +28,7 @@ def where_time_went(profile: Mapping[str, Any], run_id: str = "RUN") -> str:
     ]
     width = max((len(label) for label, _ in labelled), default=0)
     for label, text in labelled:
-        lines += _wrapped(label.ljust(width), text)
+        lines += wrapped(f"  {label.ljust(width)}  ", text)
     return "\n".join(lines)
 
 
@@ -63,11 +61,8 @@ def io_table(profile: Mapping[str, Any]) -> str:
     of_steps = ("steps", _SPEED, "waiting for input") if profile.get("steps") is not None else ()
     always = (*of_steps, "read", "peak memory", "limited by")
     shown = [(name, text) for name, text in columns if name in always or text != "unknown"]
-    rows = [[name for name, _ in shown], [text for _, text in shown]]
-    because = textwrap.wrap(
-        str(profile.get("because") or ""), _WIDTH, initial_indent="  ", subsequent_indent="  "
-    )
-    return "\n".join([table(rows, indent="  "), *because])
+    because = wrapped("  ", str(profile["because"])) if profile.get("because") else []
+    return "\n".join([columns_table(shown, indent="  "), *because])
 
 
 def _columns(profile: Mapping[str, Any]) -> list[Row]:
@@ -106,11 +101,6 @@ def _wanted(profile: Mapping[str, Any]) -> str:
 def _from_disk(profile: Mapping[str, Any]) -> str:
     hit = profile.get("cache_hit")
     return "unknown" if hit is None else share(1 - hit)
-
-
-def _wrapped(label: str, text: str) -> list[str]:
-    begin = f"  {label}  "
-    return textwrap.wrap(text, _WIDTH, initial_indent=begin, subsequent_indent=" " * len(begin)) or [begin]
 
 
 Row = tuple[str, str]

@@ -7,15 +7,17 @@ import threading
 import time
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
-from typing import Protocol
+from typing import TYPE_CHECKING, Protocol
 
 from orchestrator.errors import LocalError, OrchError, SyncError
 from orchestrator.model import Host
 from orchestrator.model.progress import Watching
 from orchestrator.runs import checkpoints, events
-from orchestrator.runs.pace import Pace
 from orchestrator.session import connect as connecting
 from orchestrator.session.session import Session
+
+if TYPE_CHECKING:
+    from orchestrator.runs.pace import Pace
 
 _EVERY_S = 5.0
 _SELDOM_S = 15.0
@@ -48,6 +50,12 @@ class _Timed:
         self.due = time.monotonic() + self.every_s
 
 
+def _pace(session: Session, run_id: str, watching: Watching) -> Pace:
+    from orchestrator.runs.pace import Pace
+
+    return Pace(session, run_id, watching)
+
+
 @contextlib.contextmanager
 def brought_meanwhile(session: Session, run_id: str) -> Iterator[Meanwhile]:
     """Download what is new during the block, over a connection of its own.
@@ -76,9 +84,8 @@ class Meanwhile(threading.Thread):
         files: list[_Look] = [*([checkpoints.Copies(session, run_id)] if saves else ())]
         files.append(events.Written(session, run_id))
         self._files = [_Timed(look, _EVERY_S if saves else _SELDOM_S) for look in files]
-        watching = session.progress if isinstance(session.progress, Watching) else None
-        self._watching = watching
-        pace = Pace(session, run_id, watching) if watching else None
+        self._watching = session.progress if isinstance(session.progress, Watching) else None
+        pace = _pace(session, run_id, self._watching) if self._watching else None
         self._printed = pace.printed if pace else None
         self._pace = [_Timed(pace, pace.every_s)] if pace else []
         self._host: Host | None = None
