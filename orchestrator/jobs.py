@@ -140,11 +140,11 @@ def follow(
     return offset
 
 
-def trace(host: Host, agent: Agent, run_id: str, begin: int, most: int) -> tuple[int, bytes]:
-    """Return the size of the run's trace, and up to `most` of its bytes from `begin` on; (0, b"") if there is
-    none yet. Raises HostError.
+def grown(host: Host, agent: Agent, run_id: str, name: str, begin: int, most: int) -> tuple[int, bytes]:
+    """Return the size of a file in the run's folder, and up to `most` of its bytes from `begin` on;
+    (0, b"") if there is none yet. Raises HostError.
     """
-    script = ("sh", "-c", _GROWN, "sh", f"{run_dir(agent, run_id)}/trace.jsonl", str(begin + 1), str(most))
+    script = ("sh", "-c", _GROWN, "sh", f"{run_dir(agent, run_id)}/{name}", str(begin + 1), str(most))
     done = host.run(script, timeout=30.0, most=most + 100)
     size, _, data = done.stdout.partition(b"\n")
     if not size.isdigit() or len(size) > 15:

@@ -9,6 +9,7 @@ if TYPE_CHECKING:
     from orchestrator.api.cancelling import cancel
     from orchestrator.api.comparing import compare
     from orchestrator.api.lease import plan, up
+    from orchestrator.api.live_status import top
     from orchestrator.api.pulling import pull, pull_all
     from orchestrator.api.recording import record
     from orchestrator.api.reporting import report as report
@@ -69,6 +70,7 @@ _HOME = {
     "run": "orchestrator.api.run_job",
     "size": "orchestrator.sizing.size",
     "status": "orchestrator.leases.status",
+    "top": "orchestrator.api.live_status",
     "train": "orchestrator.api.training",
     "up": "orchestrator.api.lease",
     "watch": "orchestrator.api.watching",
@@ -121,6 +123,7 @@ __all__ = [
     "run",
     "size",
     "status",
+    "top",
     "train",
     "up",
     "watch",

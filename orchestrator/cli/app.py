@@ -26,6 +26,7 @@ from orchestrator.cli import setup as setup_
 from orchestrator.cli import size as size_
 from orchestrator.cli import ssh as ssh_
 from orchestrator.cli import tensorboard as tensorboard_
+from orchestrator.cli import top as top_
 from orchestrator.cli import watch as watch_
 from orchestrator.cli.options import (
     Json,
@@ -295,6 +296,7 @@ app.command(cls=Verb)(ssh_.forward)
 app.command("ssh-config", cls=Verb)(ssh_.ssh_config)
 app.command(cls=Verb)(tensorboard_.tensorboard)
 app.command(cls=Verb)(explain_.explain)
+app.command(cls=Verb)(top_.top)
 app.command(cls=Verb)(pull_.pull)
 app.command(cls=Verb)(watch_.watch)
 app.command(cls=Verb)(cancel_.cancel)

@@ -11,7 +11,7 @@ import typer.core
 
 SECTIONS: Mapping[str, tuple[str, ...]] = {
     "Prepare": ("init", "doctor", "setup", "lint", "size", "skipped"),
-    "Machines": ("plan", "up", "status", "ssh", "forward", "ssh-config", "down", "gc", "costs"),
+    "Machines": ("plan", "up", "status", "top", "ssh", "forward", "ssh-config", "down", "gc", "costs"),
     "Runs": (
         "train",
         "run",

@@ -17,7 +17,7 @@ from orchestrator.session import connect as connecting
 from orchestrator.session.session import Session
 
 if TYPE_CHECKING:
-    from orchestrator.runs.pace import Pace
+    from orchestrator.runs.pace import Paced
 
 _EVERY_S = 5.0
 _SELDOM_S = 15.0
@@ -50,10 +50,10 @@ class _Timed:
         self.due = time.monotonic() + self.every_s
 
 
-def _pace(session: Session, run_id: str, watching: Watching) -> Pace:
-    from orchestrator.runs.pace import Pace
+def _pace(session: Session, run_id: str, watching: Watching) -> Paced:
+    from orchestrator.runs.pace import Paced
 
-    return Pace(session, run_id, watching)
+    return Paced(session, run_id, watching)
 
 
 @contextlib.contextmanager

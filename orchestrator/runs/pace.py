@@ -1,4 +1,4 @@
-"""Tell how a run is doing while it is followed, by its trace, which is read as it grows, and its output."""
+"""How a run is doing: read from its trace and its output on the machine, as they grow."""
 
 from __future__ import annotations
 
@@ -7,21 +7,19 @@ from dataclasses import replace
 from typing import TYPE_CHECKING
 
 from orchestrator import jobs
-from orchestrator.model import Host
-from orchestrator.model.progress import Pace as Told
-from orchestrator.model.progress import Watching
+from orchestrator.model import Agent, Host
+from orchestrator.model.progress import Pace, Watching
 from orchestrator.profiling.pace import PaceMeter, Remaining
 from orchestrator.runs.curves import said
 
 if TYPE_CHECKING:
     from orchestrator.session.session import Session
 
+_TRACE, _OUTPUT = "trace.jsonl", "output.log"
 _FIRST = 1 << 16
 """Bytes of a trace's beginning, where its header is."""
 _MOST = 1 << 20
-"""Bytes of one look. Of a trace that grew by more, the last ones are read."""
-
-
+"""Bytes of one look. Of a file that grew by more, the last ones are read."""
 _LONGEST_LINE = 4096
 
 
@@ -44,32 +42,45 @@ class Printed:
             self.metrics = told.metrics or self.metrics
 
 
-class Pace:
-    """Tells `watching` how the run is doing, each time that the machine is asked."""
+class PaceReader:
+    """Asks a machine how one of its runs is doing. `printed`: filled by whoever has the run's output."""
 
-    what = "The pace"
-
-    def __init__(self, session: Session, run_id: str, watching: Watching) -> None:
-        self._session = session
-        self._run_id = run_id
-        self._watching = watching
-        self._meter, self._remaining = PaceMeter(), Remaining()
+    def __init__(self, agent: Agent, run_id: str, price: float) -> None:
         self.printed = Printed()
-        self._read = 0
-        self._price = session.ledger.lease().price
-        self.every_s = watching.every_s
+        self._agent = agent
+        self._run_id = run_id
+        self._price = price
+        self._meter, self._remaining = PaceMeter(), Remaining()
+        self._read = {_TRACE: 0, _OUTPUT: 0}
 
-    def look(self, host: Host) -> None:
-        """Raises HostError."""
-        behind = self._read_on(host, _MOST if self._read else _FIRST)
+    def look(self, host: Host) -> Pace:
+        """Return the pace now. Raises HostError."""
+        behind = self._read_on(host, _TRACE, _MOST if self._read[_TRACE] else _FIRST)
         if behind > _MOST:
-            self._read += behind - _MOST
+            self._read[_TRACE] += behind - _MOST
             self._meter.skip()
         if behind:
-            self._read_on(host, _MOST)
-        self._watching.pace(self._pace())
+            self._read_on(host, _TRACE, _MOST)
+        return self._pace()
 
-    def _pace(self) -> Told:
+    def look_at_output(self, host: Host) -> None:
+        """Read what the run printed since the last look. Raises HostError."""
+        behind = self._read_on(host, _OUTPUT, _FIRST)
+        if behind:
+            self._read[_OUTPUT] += max(0, behind - _FIRST)
+            self._read_on(host, _OUTPUT, _FIRST)
+
+    def _read_on(self, host: Host, name: str, most: int) -> int:
+        """Read up to `most` bytes more of a file; returns how many are left."""
+        size, data = jobs.grown(host, self._agent, self._run_id, name, self._read[name], most)
+        if name == _TRACE:
+            self._meter.add(data)
+        else:
+            self.printed.read(data)
+        self._read[name] += len(data)
+        return max(0, size - self._read[name])
+
+    def _pace(self) -> Pace:
         """Return the pace with what was printed, which is told rather than what was counted."""
         found, printed = self._meter.pace(), self.printed
         if printed.epoch is not None:
@@ -80,15 +91,24 @@ class Pace:
         left = self._remaining.seconds(seconds)
         return replace(found, left=left, metrics=dict(printed.metrics), price=self._price)
 
-    def _read_on(self, host: Host, most: int) -> int:
-        """Read up to `most` bytes more; returns how many are left."""
-        size, data = jobs.trace(host, self._session.agent, self._run_id, self._read, most)
-        self._meter.add(data)
-        self._read += len(data)
-        return max(0, size - self._read)
+
+class Paced:
+    """Tells `watching` how the run is doing, each time that the machine is asked."""
+
+    what = "The pace"
+
+    def __init__(self, session: Session, run_id: str, watching: Watching) -> None:
+        self._reader = PaceReader(session.agent, run_id, session.ledger.lease().price)
+        self._watching = watching
+        self.printed = self._reader.printed
+        self.every_s = watching.every_s
+
+    def look(self, host: Host) -> None:
+        """Raises HostError."""
+        self._watching.pace(self._reader.look(host))
 
 
-def _share_done(pace: Told) -> float | None:
+def _share_done(pace: Pace) -> float | None:
     """Return the share of the training that is done: by its steps, else by its epochs."""
     if pace.steps is not None and pace.all_steps:
         return min(1.0, pace.steps / pace.all_steps)

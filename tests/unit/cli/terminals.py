@@ -5,9 +5,12 @@ from __future__ import annotations
 import fcntl
 import os
 import pty
+import re
+import select
 import struct
 import termios
 import threading
+import time
 from typing import TextIO
 
 import pyte
@@ -29,6 +32,7 @@ class Terminal:
         self._reader.start()
 
     def resize(self, columns: int, rows: int) -> None:
+        self.settle()
         fcntl.ioctl(self._ours, termios.TIOCSWINSZ, struct.pack("HHHH", rows, columns, 0, 0))
         with self._lock:
             self.screen.resize(rows, columns)
@@ -56,11 +60,31 @@ class Terminal:
             lines.pop()
         return lines
 
+    def settle(self) -> None:
+        """Wait until all that was written is drawn."""
+        while True:
+            with self._lock:
+                if not _waiting(self._ours):
+                    return
+            time.sleep(0.01)
+
     def _read(self) -> None:
         try:
-            while data := os.read(self._ours, 1 << 16):
+            while True:
+                select.select([self._ours], [], [])
                 with self._lock:
-                    self._drawn.feed(data)
-                    self.seen.add(str(self.screen.display[-1]).rstrip())
+                    self._draw(os.read(self._ours, 1 << 16))
         except OSError:
             os.close(self._ours)
+
+    def _draw(self, data: bytes) -> None:
+        """Draw piece by piece, so that no state of the last row is missed."""
+        for piece in re.split(rb"(?<=\x1b8)", data):
+            self._drawn.feed(piece)
+            self.seen.add(str(self.screen.display[-1]).rstrip())
+
+
+def _waiting(descriptor: int) -> int:
+    """How many bytes can be read."""
+    found = fcntl.ioctl(descriptor, termios.FIONREAD, struct.pack("i", 0))
+    return int(struct.unpack("i", found)[0])

@@ -1,0 +1,81 @@
+"""orch top: what machines and runs are doing now."""
+
+from __future__ import annotations
+
+import shutil
+import sys
+import time
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
+from typing import TYPE_CHECKING, Annotated
+
+import typer
+
+from orchestrator.cli.options import Json
+from orchestrator.cli.output import emit, guarded
+from orchestrator.cli.terminal import ours
+
+if TYPE_CHECKING:
+    from orchestrator.api.live_status import Now, Top
+
+_REDRAW_S = 1.0
+
+
+@guarded
+def top(
+    every: Annotated[
+        float, typer.Option("--every", min=0.5, metavar="SECONDS", help="Time between two looks.")
+    ] = 2.0,
+    once: Annotated[bool, typer.Option("--once", help="Print one look and end.")] = False,
+    as_json: Json = False,
+) -> None:
+    """Show what the project's machines and runs are doing, live, until Ctrl-C.
+
+    With --once, with --json, or if stdout is no terminal, it prints one look and ends.
+    """
+    from orchestrator import api
+
+    with api.top() as asked:
+        if once or as_json or not sys.stdout.isatty():
+            now = asked.look()
+            emit("top", now.as_json(), as_json, _text(now, 0.0))
+        else:
+            _live(asked, every)
+
+
+def _live(asked: Top, every: float) -> None:
+    """Look again and again. Ctrl-C is how it is meant to end."""
+    try:
+        with _full_screen() as show:
+            while True:
+                now, looked_at = asked.look(), time.monotonic()
+                while (since := time.monotonic() - looked_at) < every:
+                    show(_text(now, since))
+                    time.sleep(min(_REDRAW_S, max(0.0, every - since)))
+    except KeyboardInterrupt:
+        return
+
+
+@contextmanager
+def _full_screen() -> Iterator[Callable[[str], None]]:
+    """Yield what shows a text instead of all that the terminal shows; at the end, that is back."""
+
+    def show(text: str) -> None:
+        rows = shutil.get_terminal_size((80, 24)).lines
+        lines = "".join(f"{line}\x1b[K\r\n" for line in text.splitlines()[: rows - 1])
+        print(f"\x1b[H{lines}\x1b[J", end="", flush=True)
+
+    print("\x1b[?1049h\x1b[?25l", end="", flush=True)
+    try:
+        yield show
+    finally:
+        print("\x1b[?25h\x1b[?1049l", end="", flush=True)
+
+
+def _text(now: Now, since: float) -> str:
+    from orchestrator.api import Project
+    from orchestrator.report.top import top_text
+
+    columns = shutil.get_terminal_size((80, 24)).columns
+    up = Project.at().up_command
+    return ours(top_text(now.leases, now.paces, now.problems, up=up, columns=columns, since=since))
