@@ -6,7 +6,7 @@ import sys
 import threading
 import time
 from collections.abc import Callable, Iterator
-from contextlib import contextmanager
+from contextlib import contextmanager, suppress
 from typing import TextIO
 
 from orchestrator.cli import progress
@@ -80,7 +80,8 @@ class Live(progress.Moving):
             self._draw()
 
     def _draw(self) -> None:
-        with self._line.lock:
+        """Draw the line. A terminal that was closed is noticed by whoever writes the output."""
+        with self._line.lock, suppress(OSError, ValueError):
             width = self._line.columns
             if self._pace is not None:
                 pace, told_at = self._pace
