@@ -9,6 +9,7 @@ from orchestrator.report.units import money, share
 
 _FIRST = ("loss", "val_loss")
 _METRICS = 3
+_SPEED = "steps/s"
 
 
 def pace_line(
@@ -26,7 +27,7 @@ def pace_line(
         (0, clock(seconds)),
         (1, _epoch(pace)),
         *((2 + place, text) for place, text in enumerate(_metrics(pace.metrics))),
-        (5, "" if pace.steps_per_s is None else f"{_rate(pace.steps_per_s)} steps/s"),
+        (5, "" if pace.steps_per_s is None else f"{_rate(pace.steps_per_s)} {_SPEED}"),
         (4, "" if pace.input_wait is None else f"input wait {share(pace.input_wait)}"),
         (4, "" if pace.gpu is None else f"GPU {share(pace.gpu)}"),
         (7, _cores(pace)),

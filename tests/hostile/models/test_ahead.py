@@ -38,11 +38,15 @@ def begun(artifacts: Path, lacking: list[str], *words: str) -> subprocess.Popen[
 
 
 def commands(folder: Path) -> list[str]:
-    return [
-        Path(f"/proc/{pid}/cmdline").read_bytes().replace(b"\0", b" ").decode()
-        for pid in running(str(folder))
-        if Path(f"/proc/{pid}").exists()
-    ]
+    return [_of(pid, "cmdline").replace("\0", " ") for pid in running(str(folder))]
+
+
+def _of(pid: int, name: str) -> str:
+    """What /proc tells of a process; "" when it is gone."""
+    try:
+        return Path(f"/proc/{pid}/{name}").read_bytes().decode()
+    except OSError:
+        return ""
 
 
 def wait_for(true: Any, seconds: float = 60.0) -> None:
@@ -126,11 +130,11 @@ def test_nothing_stays_when_nobody_asks(folder: Path, how: str) -> None:
 def test_it_gives_way_until_it_is_asked(folder: Path) -> None:
     artifacts = lay_out(folder, 1)
     with begun(artifacts, []) as child:
-        pid = next(
-            pid
-            for pid in running(str(artifacts))
-            if "modelcheck.inside" in Path(f"/proc/{pid}/cmdline").read_text()
+        wait_for(
+            lambda: any(
+                "modelcheck.inside" in _of(pid, "cmdline") and _of(pid, "oom_score_adj").strip() == "1000"
+                for pid in running(str(artifacts))
+            )
         )
-        assert Path(f"/proc/{pid}/oom_score_adj").read_text().strip() == "1000"
         answers(child, artifacts / "labels.txt")
     assert sys.platform == "linux"
