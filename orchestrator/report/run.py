@@ -22,7 +22,7 @@ from orchestrator.model.resume import Resumed
 from orchestrator.promotion.words import refusal_from, refusals_text
 from orchestrator.report.models import model_lines
 from orchestrator.report.promotion import gate_line
-from orchestrator.report.units import duration, money, size, wrapped
+from orchestrator.report.units import duration, money, size
 from orchestrator.report.where import where_time_went
 
 _NAMED = 5
@@ -51,7 +51,7 @@ def summary(record: RunRecord) -> str:
     ]
     width = max(len(name) for name, _ in facts)
     lines = [f"run {record.run_id}"]
-    lines += [line for name, text in facts if text for line in wrapped(f"  {name.ljust(width)}  ", text)]
+    lines += [f"  {name.ljust(width)}  {text}" for name, text in facts if text]
     if record.profile:
         lines += ["", where_time_went(record.profile, record.run_id)]
     return "\n".join(lines)
