@@ -64,8 +64,9 @@ class Job:
         return json.loads((found.folder / "saved/state.json").read_text())["step"] if found else 0
 
     def output(self, data: bytes) -> None:
+        begun = self.shown.rfind(b"\n") + 1  # a piece may end within a line
         self.shown += data
-        for line in data.decode().splitlines():
+        for line in self.shown[begun : self.shown.rfind(b"\n") + 1].decode().splitlines():
             word, step = line.split() if line.startswith("saved") else ("", "0")
             if word and int(step) in self.taken_at:
                 threading.Thread(target=self._take_back_after, args=(int(step),), daemon=True).start()
