@@ -46,22 +46,22 @@ class Places:
     zone_example: str
 
     def is_region(self, name: str) -> bool:
-        """Whether `name` has the form of a region's name."""
+        """Return whether `name` has the form of a region's name."""
         return re.fullmatch(self.region, name) is not None
 
     def region_of(self, zone: str) -> str | None:
-        """The region in which `zone` lies; None where it has not the form of a zone's name."""
+        """Return the region of `zone`; None if `zone` does not have the form of a zone's name."""
         match = re.fullmatch(f"({self.region})({self.zone})", zone)
         return match[1] if match else None
 
     def lies_in(self, zone: str, region: str) -> bool:
-        """Whether the names say that `zone` is one of `region`."""
+        """Return whether the name of `zone` says that it is a zone of `region`."""
         return re.fullmatch(f"{re.escape(region)}({self.zone})", zone) is not None
 
 
 @dataclass(frozen=True)
 class Form:
-    """The form of a name that a cloud gives out: its pattern, and an example for messages."""
+    """The form of a name that a cloud assigns: its pattern, and an example for messages."""
 
     pattern: str
     example: str
@@ -72,7 +72,7 @@ class Form:
 
 @dataclass(frozen=True)
 class LabelForms:
-    """What a cloud takes as labels of the user's own; `most` of them, beside those of orch."""
+    """The labels that a cloud accepts from the user; at most `most` of them, in addition to those of orch."""
 
     key: Form
     value: Form
@@ -153,55 +153,57 @@ class CloudTraits:
 
 
 def names() -> tuple[str, ...]:
-    """Every cloud that people may name, in alphabetical order. Loads nothing."""
+    """Return every cloud that users may name, in alphabetical order. Loads nothing."""
     return tuple(sorted(REGISTRY))
 
 
 def elsewhere() -> tuple[str, ...]:
-    """As `names`, without this computer."""
+    """Return `names` without this computer."""
     return tuple(name for name in names() if name != LOCAL)
 
 
 def exists(name: str) -> bool:
-    """Whether there is such a cloud. Loads nothing."""
+    """Return whether there is a cloud of that name. Loads nothing."""
     return name in REGISTRY or name in _HIDDEN
 
 
 def module_of(name: str) -> str:
-    """The module that holds the `TRAITS` of one cloud. KeyError: there is none of that name."""
+    """Return the module that holds the `TRAITS` of one cloud. Raise KeyError if there is none of that
+    name.
+    """
     return REGISTRY[name] if name in REGISTRY else _HIDDEN[name]
 
 
 def traits(name: str) -> CloudTraits:
-    """The facts of one cloud. KeyError: there is none of that name."""
+    """Return the facts of one cloud. Raise KeyError if there is none of that name."""
     module: Any = importlib.import_module(module_of(name))
     found: CloudTraits = module.TRAITS
     return found
 
 
 def every() -> tuple[CloudTraits, ...]:
-    """The facts of every cloud that people may name."""
+    """Return the facts of every cloud that users may name."""
     return tuple(traits(name) for name in names())
 
 
 def is_here(name: str) -> bool:
-    """Whether the machines of that cloud are on this computer; False for a name that no cloud has."""
+    """Return whether the machines of that cloud are on this computer; False for a name that no cloud has."""
     return exists(name) and traits(name).here
 
 
 def is_rented(name: str) -> bool:
-    """Whether a profile with `cloud: name` costs money. `name` is a cloud's, or ANY."""
+    """Return whether a profile with `cloud: name` costs money. `name` is a cloud's, or ANY."""
     return name == ANY or traits(name).rented
 
 
 def home_region(name: str, environ: Mapping[str, str]) -> str | None:
-    """The user's own region of that cloud; None where nothing names one."""
+    """Return the user's default region of that cloud; None if the environment names none."""
     path = traits(name).home if exists(name) else ""
     found: str | None = resolve(path)(environ) if path else None
     return found
 
 
 def resolve(path: str) -> Any:
-    """The function at "module:function"."""
+    """Return the function at "module:function"."""
     module, _, function = path.partition(":")
     return getattr(importlib.import_module(module), function)

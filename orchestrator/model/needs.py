@@ -1,4 +1,4 @@
-"""What is wanted of a cloud, and what is sold."""
+"""What a profile needs from a cloud, and what clouds offer."""
 
 from __future__ import annotations
 
@@ -15,13 +15,15 @@ _BEFORE_TURING = frozenset({"V100", "P100", "P40", "P4", "M60", "M4000", "K80", 
 
 
 def is_before_turing(gpu: str) -> bool:
-    """Whether neither NVIDIA's open kernel modules nor CUDA 13 know that GPU: both begin with Turing."""
+    """Return whether the GPU is older than Turing, so that NVIDIA's open kernel modules and CUDA 13 do
+    not support it.
+    """
     return gpu.upper().partition("-")[0] in _BEFORE_TURING
 
 
 @dataclass(frozen=True)
 class Bound:
-    """A number asked for: exactly `value`, or at least `value` when `at_least`."""
+    """A requested number: exactly `value`, or at least `value` if `at_least`."""
 
     value: float
     at_least: bool = False
@@ -30,13 +32,13 @@ class Bound:
         return offered >= self.value if self.at_least else offered == self.value
 
     def __str__(self) -> str:
-        """As a profile writes a count: `4`, or `4+`."""
+        """Format the number as a profile writes a count: `4`, or `4+`."""
         return f"{self.value:g}{'+' if self.at_least else ''}"
 
 
 @dataclass(frozen=True)
 class AcceleratorNeed:
-    """GPUs, by name (`T4`) or by memory of each (bytes), `count` of them."""
+    """GPUs, by name (`T4`) or by memory of each (bytes), and how many."""
 
     count: Bound = Bound(1)
     name: str | None = None
@@ -45,7 +47,7 @@ class AcceleratorNeed:
 
 @dataclass(frozen=True)
 class Need:
-    """What a profile asks of a cloud. `None` means: anything will do."""
+    """What a profile needs from a cloud. None: no requirement."""
 
     cloud: str
     cpus: Bound | None = None
@@ -76,7 +78,7 @@ class Need:
     """The identity that the machine itself has on its cloud; None: none."""
 
     def is_in(self, region: str) -> bool:
-        """Whether that is a region that is asked for."""
+        """Return whether a region is one of those that are asked for."""
         return (
             region in self.regions if self.region is None and self.regions else self.region in (None, region)
         )
@@ -84,7 +86,7 @@ class Need:
 
 @dataclass(frozen=True)
 class Place:
-    """Where a machine is, or was: of what type, in which zone of which cloud."""
+    """The cloud, zone and instance type of a machine."""
 
     cloud: str
     instance_type: str
@@ -95,7 +97,7 @@ class Place:
 class Offer:
     """What a cloud sells: one instance type in one zone at one price. Sizes in bytes.
 
-    `zone` is "" where nobody recorded which zones of the region have the type: the cloud decides.
+    `zone` is "" if it is not recorded which zones of the region have the type: the cloud then decides.
     """
 
     cloud: str
@@ -129,5 +131,5 @@ class Offer:
 
     @property
     def burstable(self) -> bool:
-        """Whether its cores are its own for a part of the time only: no machine to train on for long."""
+        """Whether its CPU cores are shared or limited by credits, so that it is unsuited to long training."""
         return _BURSTABLE.match(self.instance_type) is not None

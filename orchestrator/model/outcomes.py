@@ -1,4 +1,4 @@
-"""The words that a verdict, a candidate and an exit are decided by. As text they are what run.json holds."""
+"""The enumerations that decide about verdicts, candidates and exits. Their values are what run.json holds."""
 
 from __future__ import annotations
 
@@ -31,7 +31,9 @@ class Conclusion(StrEnum):
 
 
 class Stage(StrEnum):
-    """Where in a training step two runs can differ, in the order of the step; STEPS: in their number."""
+    """Where in a training step two runs can differ, in the order of the step. STEPS: the number of steps
+    differs.
+    """
 
     STEPS = "steps"
     FILES = "files"
@@ -71,7 +73,7 @@ class Kind(StrEnum):
 
 
 class ExitReason(StrEnum):
-    """Why a run ended. A reason of another version of orch is kept as it is, and is none of these."""
+    """Why a run ended. An unknown reason, from another version of orch, is kept as its text."""
 
     COMPLETED = "completed"
     FAILED = "failed"
@@ -104,19 +106,20 @@ class ExitReason(StrEnum):
 
     @property
     def interrupted(self) -> bool:
-        """Whether the machine went, not the job: another one may carry it on."""
+        """Whether the machine went away, not the job: another machine may continue it."""
         return self in (ExitReason.PREEMPTED, ExitReason.LOST, ExitReason.RESULTS_LOST)
 
     @property
     def retried_as_error(self) -> bool:
-        """Whether the job itself ended so that the same command may fare better."""
+        """Whether the job failed in a way in which the same command may succeed next time."""
         return self in (ExitReason.FAILED, ExitReason.SIGNAL, ExitReason.STALLED)
 
     @property
     def worth_repeating(self) -> bool:
-        """Whether the same command may succeed with nothing changed: what a scheduler retries by itself.
+        """Whether the same command may succeed with nothing changed: a scheduler should retry it
+        automatically.
 
-        Else somebody is to look at it: the script, the profile or the data.
+        Otherwise somebody has to look at the script, the profile or the data.
         """
         return self.interrupted or self is ExitReason.STALLED
 
@@ -144,5 +147,7 @@ _FAILURES: Mapping[str, type[RunFailed]] = {
 
 
 def failure_of(reason: str) -> type[RunFailed]:
-    """The error for a run that ended for `reason` (see model.Exit): RunFailed itself where none is closer."""
+    """Return the class of the error for a run that ended for `reason` (see model.Exit); RunFailed if
+    there is no closer one.
+    """
     return _FAILURES.get(reason, RunFailed)
