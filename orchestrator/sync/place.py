@@ -1,4 +1,4 @@
-"""Files that came here by another way than from a machine: verified before they take their places."""
+"""Put files that were downloaded from a store in their places, after verifying them."""
 
 from __future__ import annotations
 
@@ -16,9 +16,10 @@ from orchestrator.sync.sift import sift
 
 
 def place(part: Path, entries: Sequence[Entry], target: Path) -> None:
-    """Move `part/<number>`, by its place in `entries`, to the path of that entry below the folder `target`.
+    """Move the file `part/<number>` of each entry, numbered as in `entries`, to its path below the folder
+    `target`.
 
-    All or none. Raises SyncError where an entry is hostile, or a file is not what its entry says.
+    All or none. Raise SyncError if an entry must not be written here, or if a file does not match its entry.
     """
     rows = [Row(e.path, e.kind, e.size, e.mode & 0o777, e.digest, e.target) for e in entries]
     if refused := sift(rows, target.absolute())[1]:
