@@ -96,7 +96,7 @@ class Ignore(Chooser):
 
     def _why_not_though_tracked(self, path: str, is_folder: bool) -> str | None:
         """Return why a tracked path does not belong; None if it does. Git's own rules do not apply to
-        tracked paths; in a folder, they do not apply to its tracked part only.
+        tracked paths. In a folder that they ignore, only the tracked files are exempt.
         """
         why = _reason(self._decide(path, is_folder, tracked=True))
         git_says = self._closed.get(path.rpartition("/")[0]) or _reason(
