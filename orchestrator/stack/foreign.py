@@ -1,4 +1,4 @@
-"""uv for a machine of another kind than this computer: from its own wheel, of the same version."""
+"""uv for a machine of another kind than this computer: from uv's own wheel, in the same version."""
 
 from __future__ import annotations
 
@@ -20,7 +20,9 @@ _OLDEST_LIBC = "glibc 2.28"
 
 
 def uv_for(system: str, machine: str, here: Path) -> Path | bytes:
-    """The uv binary for such a machine: this computer's own where they are alike."""
+    """Return the uv binary for such a machine: the path of this computer's own if they are of the same
+    kind.
+    """
     if (system, machine) == (platform.system(), platform.machine()):
         return here
     version = subprocess.run([here, "--version"], capture_output=True, text=True, check=True).stdout.split()[
