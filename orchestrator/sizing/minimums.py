@@ -1,4 +1,4 @@
-"""What a training needs -> the least of each resource, each with its reason. Pure."""
+"""Derive the minimum of each resource from what a training needs, each with its reason. Pure."""
 
 from __future__ import annotations
 
@@ -52,8 +52,9 @@ class Files:
 
 @dataclass(frozen=True)
 class Minimum:
-    """The least of one resource. `key`: cpus, memory, accelerator.memory or disk; `amount` a count or bytes;
-    `estimated`: not measured, but for a machine of another kind."""
+    """The minimum of one resource. `key`: cpus, memory, accelerator.memory or disk; `amount`: a count or
+    bytes; `estimated`: not measured, but estimated for a machine of another kind.
+    """
 
     key: str
     amount: int
@@ -62,7 +63,7 @@ class Minimum:
 
     @property
     def text(self) -> str:
-        """As a profile writes it."""
+        """The minimum as a profile writes it."""
         if self.key == "cpus":
             return f"{self.amount}+"
         size = f"{self.amount / GIB:g} GiB"
@@ -70,7 +71,7 @@ class Minimum:
 
 
 def minimums(model: Model, batch: int, files: Files, *, gpu: bool) -> tuple[Minimum, ...]:
-    """For steps of `batch` examples, on a machine with a GPU or without."""
+    """Return the minimums for steps of `batch` examples, on a machine with or without a GPU."""
     found = [_cpus(model, batch, gpu=gpu)]
     device = _device_memory(model, batch) if gpu else None
     found.append(_memory_beside_gpu(model, batch) if gpu else _memory(model, batch))
@@ -153,7 +154,7 @@ def _disk(model: Model, files: Files, system: int) -> Minimum:
 
 
 def _whole(need: float) -> int:
-    """Rounded up as machines are sold: by half GiB to four, then by whole ones."""
+    """Round up to sizes that machines are sold with: multiples of half a GiB up to four, then whole ones."""
     unit = GIB // 2 if need <= 4 * GIB else GIB
     return math.ceil(need / unit) * unit
 

@@ -1,4 +1,6 @@
-"""The minimums of a sizing, put into a profile's text: shown first, and left alone where that is not sure."""
+"""Put the minimums of a sizing into a profile's text. The change is shown first; if it is not safe,
+nothing is changed.
+"""
 
 from __future__ import annotations
 
@@ -16,9 +18,11 @@ from orchestrator.sizing.size import Sized
 
 
 def change_profile(profile: Path | str, sized: Sized) -> tuple[str, str]:
-    """The profile's text with the minimums in it, and with data that it reads and does not declare, comments
-    and all else as they are; and the difference as a unified diff, empty where there is none. Nothing is
-    written. Raises UsageError where that is not safe."""
+    """Return the profile's text with the minimums, and the change as a unified diff; "" if nothing changes.
+
+    Data that the training reads and the profile does not declare are added. Comments and everything else stay
+    as they are. Nothing is written. Raise UsageError if the text cannot be changed safely.
+    """
     path = Path(profile)
     try:
         before = path.read_bytes().decode("utf-8")
@@ -39,14 +43,14 @@ def change_profile(profile: Path | str, sized: Sized) -> tuple[str, str]:
 
 
 def _written(path: Path, sized: Sized) -> list[Minimum]:
-    """All of them; but a GPU that the profile names stays the one that it is."""
+    """Return the minimums to write: all of them, except for the GPU's if the profile names a GPU."""
     gpu = load(path).resources.accelerator
     named = gpu is not None and gpu.name is not None
     return [each for each in sized.minimums if not (named and each.key.startswith("accelerator."))]
 
 
 def write_minimums(profile: Path | str, before: str, after: str) -> None:
-    """Put `after` in the place of the profile, whole, if it is still what it was `before` and loads."""
+    """Replace the profile by `after`, atomically, if it still equals `before` and the result loads."""
     path = Path(profile)
     trial = path.with_name(f".{path.name}.sized")
     try:

@@ -41,7 +41,9 @@ _TAIL_BYTES = 1 << 16
 
 @dataclass(frozen=True)
 class Program:
-    """A command to run in `cwd`. A leading `python` means that interpreter. `data`: to lay out there."""
+    """A command to run in `cwd`. A leading `python` stands for the interpreter `python`. `data`: trees to
+    lay out there.
+    """
 
     argv: tuple[str, ...]
     cwd: Path
@@ -52,8 +54,9 @@ class Program:
 
 @dataclass(frozen=True)
 class Measured:
-    """`result` as runtime.sizing wrote it; what the run `opened`, the `view` by which its paths lead back,
-    and when it `begun` (Unix seconds)."""
+    """`result` as runtime.sizing wrote it; what the run `opened`; the `view` that maps paths in the copy
+    to the originals; and when the run `begun` (Unix seconds).
+    """
 
     result: dict[str, Any]
     opened: Opened
@@ -63,8 +66,10 @@ class Measured:
 
 @dataclass(frozen=True)
 class _Outcome:
-    """What a scratch run left: its result, None where it never imported TensorFlow; how it ended, None where
-    it was ended from here; the end of what it printed, and the first path that it was refused."""
+    """What a scratch run left. `result`: None if it never imported TensorFlow; `exit`: None if it was
+    ended by this process; `tail`: the end of its output; `refused`: the first path to which a write was
+    refused, or "".
+    """
 
     result: dict[str, Any] | None
     exit: Exit | None
@@ -82,7 +87,9 @@ def measure(
     limit: float,
     progress: Progress,
 ) -> Measured:
-    """A scratch run (see runtime.sizing.sizing), with one size at least. Raises as `size` does."""
+    """Make a scratch run (see runtime.sizing.sizing) and return its result, with one size at least.
+    Raises as `size` does.
+    """
     agent, begun = local_agent(project), time.time()
     with _folders(agent) as (run, scratch):
         reference = _reference(program)
@@ -98,7 +105,7 @@ def measure(
 
 @contextmanager
 def _folders(agent: Agent) -> Iterator[tuple[RunDir, RunDir]]:
-    """A run's folder and one for the copy, both gone afterwards."""
+    """Create a folder for a run and one for the copy, and remove both afterwards."""
     name = f"size-{secrets.token_hex(4)}"
     run, scratch = open_run(agent.base, name), open_run(agent.base, f"{name}-copy")
     try:
@@ -136,7 +143,9 @@ def _job(program: Program, copy: Copy, run: RunDir, wish: Mapping[str, Any]) -> 
 
 
 def _run(agent: Agent, run: RunDir, job: Job, limit: float, progress: Progress) -> Exit | None:
-    """Until it ends, or the limit; Ctrl-C ends it, too."""
+    """Wait until the job ends and return its exit; end it at the limit and return None. Ctrl-C ends it,
+    too.
+    """
     host = HereHost()
     until = time.monotonic() + limit
     jobs.start(host, agent, job)
@@ -209,7 +218,7 @@ def _too_small(result: Mapping[str, Any] | None) -> LocalError:
 
 
 def _failed(result: Mapping[str, Any] | None) -> dict[str, Any] | None:
-    """Of the sizes that failed the program's own, where it was tried."""
+    """Return the note of a size that failed: the program's own if it is one of them."""
     failed = [note for note in (result or {}).get("notes", ()) if note["why"] == "failed"]
     own = (result or {}).get("own_batch")
     return next((note for note in failed if note["batch"] == own), failed[0] if failed else None)
