@@ -1,10 +1,10 @@
-"""What limited a run: by thresholds, each with its reason, the first that applies.
+"""Determine what limited a run: rules with thresholds and reasons, of which the first that applies decides.
 
-A step that waits for its batch is limited by input, whatever else is true: that is looked at first, after
-memory, whose shortage slows all else, and after what is no step at all (validation, callbacks, first batches,
-the script between steps), where that takes more than waiting does. GPU, then cores, then disk and network. A
-run of which steps, waits and cores are known and none is at its limit was limited by nothing that is measured
-here. A run of few steps gets a verdict only where no chance could have made it.
+The order: memory first, because a shortage slows everything else; then what is not a step at all (validation,
+callbacks, first batches, the script between steps), if that takes more time than waiting for input; then
+input, because a step that waits for its batch is limited by it, whatever else is true; then GPU, cores, disk
+and network. A run whose steps, waits and cores are known, and none of them at its limit, was limited by
+nothing that is measured here. A run of few steps gets a verdict only if it cannot be due to chance.
 """
 
 from __future__ import annotations
@@ -71,7 +71,7 @@ Verdict = tuple[str, str] | None
 
 
 def verdict(evidence: Evidence) -> tuple[str | None, str | None]:
-    """(limited_by, because)."""
+    """Return (limited_by, because)."""
     all_rules = (_memory, _paused, _input, _gpu, _cpu, _transfer)
     rules = (_memory, _input) if evidence.short else all_rules
     for rule in rules:
@@ -126,8 +126,9 @@ def _memory(evidence: Evidence) -> Verdict:
 
 
 def paused(evidence: Evidence) -> tuple[str, float] | None:
-    """(what no step was made for, its share of the training), the most of it; None where that is little, or
-    less than steps waited for input."""
+    """Return the reason for which most time passed without a step, and its share of the training; None if
+    that share is small, or smaller than that of waiting for input.
+    """
     pauses = evidence.pauses
     shares = {
         "validation": pauses.validation,
@@ -144,7 +145,7 @@ def paused(evidence: Evidence) -> tuple[str, float] | None:
 
 
 def _noticed(evidence: Evidence) -> str:
-    """What took no small part of the time, and is no limit."""
+    """Return a clause on what took a notable share of the time without being the limit; "" if nothing did."""
     pauses = evidence.pauses
     named = ("validation", pauses.validation), ("callbacks", pauses.callbacks)
     known = [
@@ -155,7 +156,9 @@ def _noticed(evidence: Evidence) -> str:
 
 
 def _is_script(evidence: Evidence) -> bool:
-    """Whether what passes between two steps is the script's: not Keras' loop, and not a wait for a GPU."""
+    """Return whether the time between two steps is the script's: it is not Keras' loop, and not a wait
+    for a GPU.
+    """
     return evidence.pauses.source in ("batch", "function") and (evidence.usage.gpu or 0.0) < GPU_USED
 
 
@@ -199,7 +202,7 @@ def _input(evidence: Evidence) -> Verdict:
 
 
 def _idle(evidence: Evidence) -> bool:
-    """Whether there were cores that nobody used, neighbours on the machine included."""
+    """Return whether there were cores that nobody used, other programs on the machine included."""
     return (evidence.usage.idle or 0.0) >= IDLE_CORES
 
 
@@ -208,7 +211,9 @@ MOST = 0.5
 
 
 def _most_of_it(evidence: Evidence) -> str:
-    """Where in the pipeline, in the words of a script: what Keras makes by itself is in none."""
+    """Return where in the pipeline, as the script writes it; "" for nodes that Keras makes, which no
+    script contains.
+    """
     pipeline = evidence.pipeline
     if evidence.training.source:
         return f", for {KERAS_INPUTS.get(evidence.training.source, evidence.training.source)}"
@@ -224,7 +229,9 @@ KERAS_INPUTS = {"PyDataset": "a PyDataset, which is Python code", "generator": "
 
 
 def _surely_waits(evidence: Evidence) -> bool:
-    """The share, less twice its error, is far over the threshold; or every pull of a custom loop counted."""
+    """Return whether a short run surely waits: the share less twice its error is far above the threshold;
+    in a custom loop every wait was measured, so the share itself must be.
+    """
     share = evidence.steps.input_wait or 0.0
     if evidence.steps.probes:
         sure = evidence.steps.probes >= SURE_PROBES
@@ -240,7 +247,9 @@ def _gpu(evidence: Evidence) -> Verdict:
 
 
 def _cpu(evidence: Evidence) -> Verdict:
-    """ "cpu" only where the run itself keeps busy what it can use; who kept it from its cores is named."""
+    """Return "cpu" only if the run itself keeps busy the cores that it can use; else name who kept it
+    from its cores.
+    """
     usage, cores = evidence.usage, evidence.cores
     if usage.throttled is not None and usage.throttled / cores >= THROTTLED:
         return (
@@ -274,7 +283,7 @@ def _wants_one_core(evidence: Evidence) -> bool:
 
 
 def others_have_the_cores(evidence: Evidence) -> str | None:
-    """Why other programs limit it, in a sentence; None where they do not."""
+    """Return a sentence on how other programs limit the run; None if they do not."""
     wants = _works_all_the_time(evidence) or evidence.crowded or _wants_one_core(evidence)
     if not (wants and evidence.taken):
         return None
@@ -310,7 +319,9 @@ def _rate(bytes_a_second: float | None) -> str:
 
 
 def one_thread(evidence: Evidence) -> bool:
-    """Whether the thread that trains does all, while there are other cores that it could have."""
+    """Return whether the training thread does all the work, although there are other cores that it could
+    have.
+    """
     return _works_all_the_time(evidence) and not evidence.taken
 
 
@@ -319,7 +330,9 @@ def _works_all_the_time(evidence: Evidence) -> bool:
 
 
 def _crowd_words(evidence: Evidence) -> str:
-    """Threads that wait although cores are free: neither the run nor a neighbour is seen to use them."""
+    """Describe threads that wait although cores are free: neither the run nor another program is seen to
+    use them.
+    """
     usage = evidence.usage
     return (
         f"this run kept {usage.busy or 0:.1f} of {evidence.cores:g} busy, and its threads waited for a core "

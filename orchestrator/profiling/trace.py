@@ -35,7 +35,7 @@ _MOST_BYTES = 1 << 30
 
 @dataclass(frozen=True)
 class Trace:
-    """`header` is {} where there is none; samples are in the order of time."""
+    """The lines of a trace. `header` is {} if there is none; samples are in the order of time."""
 
     header: Line = field(default_factory=dict)
     samples: Sequence[Line] = ()
@@ -52,7 +52,7 @@ class Trace:
 
 
 def read(path: Path) -> Trace:
-    """The trace in a file, or an empty one where there is no regular file."""
+    """Return the trace in a file; an empty one if there is no regular file."""
     try:
         with open_regular(path) as file:
             return parse(_lines(file))
@@ -68,7 +68,7 @@ def _lines(file: BinaryIO) -> Iterator[bytes]:
 
 
 def parse(raw: Iterable[bytes]) -> Trace:
-    """Whatever can be understood of it."""
+    """Return the trace in these lines, as far as it can be understood."""
     parsed = list(_understood(raw))
     lines = [line for line in parsed if line is not None]
     samples = [line for line in lines if line.get("event") == "sample" and number(line, "up") is not None]
@@ -90,7 +90,7 @@ def parse(raw: Iterable[bytes]) -> Trace:
 
 
 def number(line: Line, key: str) -> float | None:
-    """The value of a key if it is a number that can be one of ours: finite and not negative."""
+    """Return the value of a key if it is a valid number: finite and not negative; else None."""
     value = line.get(key)
     if isinstance(value, bool) or not isinstance(value, int | float):
         return None
@@ -98,12 +98,12 @@ def number(line: Line, key: str) -> float | None:
 
 
 def amount(line: Line, key: str) -> float:
-    """The same, and 0 where there is none."""
+    """Return the same, and 0 if there is no valid number."""
     return number(line, key) or 0.0
 
 
 class _Spread:
-    """Keeps up to twice MOST of the lines that it is given, evenly spread, and always the last."""
+    """Keeps up to twice MOST of the lines that are added, evenly spread, and always the last."""
 
     def __init__(self) -> None:
         self.kept: list[bytes] = []
