@@ -1,4 +1,4 @@
-"""What is brought here while a run goes on: its checkpoints, and what it writes for TensorBoard."""
+"""Download files while a run continues: its checkpoints, and what it writes for TensorBoard."""
 
 from __future__ import annotations
 
@@ -21,7 +21,7 @@ _LAST_S = 60.0
 
 
 class _Look(Protocol):
-    """One kind of files. `what`: the start of the sentence that says that they could not be downloaded."""
+    """One kind of files. `what`: the beginning of a message that they could not be downloaded."""
 
     what: str
 
@@ -30,9 +30,10 @@ class _Look(Protocol):
 
 @contextlib.contextmanager
 def brought_meanwhile(session: Session, run_id: str) -> Iterator[Callable[[], None]]:
-    """Download what is new during the block, over a connection of its own.
+    """Download new files during the block, over a connection of its own.
 
-    Once more at the end, unless the yielded function was called: the results of a run that completed have it.
+    They are downloaded a last time at the end, unless the yielded function was called: for a completed run,
+    the results contain them.
     """
     bringing = _Bringing(session, run_id)
     bringing.start()
@@ -46,7 +47,9 @@ def brought_meanwhile(session: Session, run_id: str) -> Iterator[Callable[[], No
 
 
 class _Bringing(threading.Thread):
-    """Never fails: what cannot be downloaded now is tried again later, or stays on the machine."""
+    """The thread that downloads. It never fails: what cannot be downloaded is tried again later, or stays
+    on the machine.
+    """
 
     def __init__(self, session: Session, run_id: str) -> None:
         super().__init__(name="meanwhile", daemon=True)
