@@ -136,7 +136,9 @@ def _create(
 
 
 def _refused(planned: Plan, refusals: Sequence[ProviderError], wanted: Profile) -> ProviderError:
-    """The error where no offer could be had: that of the first refusal, where no waiting helps."""
+    """Return the error if no offer was available: with the fault of the first refusal if waiting cannot
+    help.
+    """
     tried = "; ".join(error.message for error in refusals) or planned.refusal or "nothing is offered"
     first = next(iter(refusals), None)
     lasting = first if first and all(map(is_lasting, refusals)) else None

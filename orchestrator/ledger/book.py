@@ -24,7 +24,7 @@ from orchestrator.model.stores import Store, Stored
 from orchestrator.storage.placing import placed
 
 NOTE = "shared.json"
-"""Beside the copy: which object it is a copy of, and of which version."""
+"""The note beside the copy: which object it is a copy of, and of which version."""
 _MOST_NOTE = 10_000
 
 

@@ -12,11 +12,11 @@ from .answers import Like, Most
 from .outcomes import Conclusion
 
 MODELS = "models"
-"""The folder of a project that has a link for each model, to the run that is current."""
+"""The folder of a project with a link for each model, to the run that is current."""
 
 NAME_PATTERN = r"[A-Za-z0-9][A-Za-z0-9._-]{0,63}"
 MOST_PROMOTIONS = 1000
-"""Of one model; the oldest are forgotten."""
+"""Promotions that are kept of one model; the oldest are removed."""
 
 _RUN = r"[A-Za-z0-9][A-Za-z0-9._-]{0,99}"
 

@@ -10,7 +10,7 @@ from .answers import Between, Count, Like, Most
 from .trees import Entry
 
 MOST_FILES = 10_000
-"""Files of one copy, at most."""
+"""The most files of one copy."""
 
 
 @dataclass(frozen=True)

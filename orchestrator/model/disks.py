@@ -26,7 +26,7 @@ class Volume:
 
 
 AS_MADE = Volume()
-"""Whatever the cloud makes by itself."""
+"""The cloud's default disk."""
 
 
 @dataclass(frozen=True)
@@ -61,7 +61,7 @@ class DiskKind:
     usd_iops: float = 0.0
     usd_throughput: float = 0.0
     types: str = ""
-    """The pattern of the instance types that take it; "": all do."""
+    """The pattern of the instance types that can use it; "": all can."""
 
     def fits(self, instance_type: str) -> bool:
         """Return whether a machine of that type can boot from this kind of disk."""

@@ -9,13 +9,13 @@ from types import TracebackType
 from typing import Protocol
 
 FAR_BASE = "/opt/orch"
-"""Where everything of ours lives on a machine."""
+"""The folder of everything that orch has on a machine."""
 
 OUTPUT = 1 << 25
-"""Bytes of a command's output, and of its standard error, that are taken in unless the caller says more."""
+"""Bytes of a command's output, and of its standard error, that are accepted unless the caller allows more."""
 
 LARGEST_FILE = 1 << 40
-"""Bytes of one file that is fetched."""
+"""Bytes of the largest file that is fetched."""
 
 
 @dataclass(frozen=True)

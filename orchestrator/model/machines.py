@@ -23,7 +23,7 @@ LABEL_OWNER = "orch-owner"
 LABEL_ATTEMPT = "orch-attempt"
 LABEL_EXPIRES = "orch-expires-at"
 LABEL_LASTS = "orch-lasts"
-"""Seconds from a machine's creation, which its provider tells, to its deadline."""
+"""Seconds from a machine's creation, which its provider reports, to its deadline."""
 LABEL_SPEC = "orch-spec"
 
 
@@ -171,7 +171,7 @@ class Provider(Protocol):
 
     name: str
     list_lag_s: float
-    """How long `list` may miss a machine whose create call was carried out, in seconds."""
+    """How many seconds `list` may miss a machine after its create call was carried out."""
 
     def offers(self, need: Need) -> Sequence[Offer]:
         """Return the offers that satisfy `need`, cheapest first. Reads only."""

@@ -8,10 +8,10 @@ from dataclasses import dataclass
 from .disks import AS_MADE, Volume
 
 _BURSTABLE = re.compile(r"t\d[a-z]?\.|e2-(micro|small|medium)$|f1-micro$|g1-small$")
-"""Types whose cores are shared or earned by credits, by the clouds' names."""
+"""Types whose CPU cores are shared or limited by credits, by the clouds' names."""
 
 _BEFORE_TURING = frozenset({"V100", "P100", "P40", "P4", "M60", "M4000", "K80", "K520"})
-"""GPUs of the generations Kepler to Volta, by the catalogs' names less the size of their memory."""
+"""GPUs of the generations Kepler to Volta, by the catalogs' names without the size of their memory."""
 
 
 def is_before_turing(gpu: str) -> bool:
@@ -60,22 +60,24 @@ class Need:
     zone: str | None = None
     max_price: float | None = None
     prefer: str | None = None
-    """The region whose offers come first, whatever they cost: the first of `regions`, else the user's own."""
+    """The region whose offers come first, whatever they cost: the first of `regions`, else the user's
+    default region.
+    """
     regions: tuple[str, ...] = ()
-    """Only these, where `region` is None; () for any."""
+    """Only these regions, if `region` is None; () for any."""
     local_ssd: int | None = None
-    """Bytes of SSD inside the machine, at least."""
+    """Least bytes of SSD inside the machine."""
     network: float | None = None
-    """Gbit/s, at least."""
+    """Least Gbit/s."""
     image: str | None = None
-    """What the machine boots, by its name at the cloud; None: what fits the offer."""
+    """The image that the machine boots, by its name at the cloud; None: the one that fits the offer."""
     instance_type: str | None = None
-    """Exactly this type, as its cloud calls it."""
+    """Exactly this type, by the cloud's name."""
     volume: Volume = AS_MADE
     reservation: str | None = None
-    """Capacity that the account holds already, as its cloud names it."""
+    """Reserved capacity of the account, by the cloud's name for it."""
     identity: str | None = None
-    """The identity that the machine itself has on its cloud; None: none."""
+    """The cloud identity of the machine itself; None: it has none."""
 
     def is_in(self, region: str) -> bool:
         """Return whether a region is one of those that are asked for."""
@@ -111,19 +113,19 @@ class Offer:
     spot: bool = False
     accelerator: str | None = None
     accelerator_count: int = 0
-    """Whole ones; 0 with a name where the type brings a part of one."""
+    """Whole accelerators; 0 together with a name if the type has a fraction of one."""
     gpu_memory: int = 0
     vendor: str = ""
-    """Who made the accelerator: nvidia, amd, aws, …; "" where that is not recorded."""
+    """The vendor of the accelerator: nvidia, amd, aws, …; "" if it is not recorded."""
     attach: str = ""
-    """The cloud's name of the accelerator that the create call must attach; "" where the type brings it."""
+    """The cloud's name of the accelerator that the create call must attach; "" if the type includes it."""
     local_ssd: int = 0
     network: float = 0.0
-    """Gbit/s that the type sustains; 0 where that is not recorded."""
+    """Gbit/s that the type sustains; 0 if that is not recorded."""
     on_demand: float | None = None
-    """Of a spot offer: what the same machine costs on demand, where that is known."""
+    """For a spot offer: the price of the same machine on demand, if it is known."""
     price_is_bound: bool = False
-    """`price` is the most that may be asked, not what is asked now: spot whose price nobody recorded."""
+    """`price` is an upper limit, not the current price: a spot offer without a recorded price."""
 
     @property
     def place(self) -> Place:

@@ -65,7 +65,9 @@ class RunRecord:
     timings: Mapping[str, float] = field(default_factory=dict)
     attempts: Sequence[AttemptFacts] = ()
     started: bool = field(default=True, compare=False)
-    """Whether the call that returned this started the run. Of the call, not of the run: not in run.json."""
+    """Whether the call that returned this record started the run. It is not in run.json, because it
+    describes the call.
+    """
 
     @property
     def folder(self) -> Path:

@@ -49,7 +49,7 @@ VARIABLES = frozenset(
     (Lost.ITERATIONS, Lost.LEARNING_RATE, Lost.LOSS_SCALE, Lost.AVERAGE, Lost.SLOTS, Lost.DROPOUT,
      Lost.STATISTICS, Lost.WEIGHTS)
 )  # fmt: skip
-"""What is held in variables of a model or its optimizer."""
+"""The parts of the state that are variables of a model or its optimizer."""
 
 
 @dataclass(frozen=True)

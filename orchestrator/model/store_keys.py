@@ -11,10 +11,10 @@ import unicodedata
 from orchestrator.errors import StorageError, StorageFault
 
 LONGEST = 1024
-"""Bytes of a whole object name, prefix included: the limit of S3 and of Cloud Storage alike."""
+"""Most bytes of a whole object name, including the prefix: the limit of S3 and of Cloud Storage."""
 
 RESERVED = ".orch-store"
-"""The first part of no key: a store of files keeps its own things there."""
+"""No key may begin with this part: a file store keeps its own files there."""
 
 _PART = re.compile(r"[A-Za-z0-9][A-Za-z0-9._-]{0,127}")
 _SHA256 = re.compile(r"[0-9a-f]{64}")

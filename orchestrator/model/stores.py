@@ -9,7 +9,7 @@ from pathlib import Path
 from typing import Protocol
 
 LARGEST_GET = 64 << 20
-"""Bytes that `get` returns at most; larger objects are fetched into a file."""
+"""Most bytes that `get` returns; larger objects are fetched into a file."""
 
 
 @dataclass(frozen=True)

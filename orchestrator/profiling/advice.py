@@ -12,7 +12,7 @@ from orchestrator.profiling.evidence import Evidence
 from orchestrator.profiling.flow import Change, step_after
 
 WORTH = 1.05
-"""A predicted gain below this is not told: runs differ by as much."""
+"""A smaller predicted gain is not reported: runs differ by as much."""
 
 
 @dataclass(frozen=True)

@@ -9,7 +9,7 @@ from typing import Any
 from orchestrator.profiling.trace import Line, amount, number
 
 HOLDING_DOWN = frozenset({"hardware slowdown", "thermal, by software", "thermal, by hardware", "power brake"})
-"""Reasons for low clocks that no job wishes for; a power cap and application clocks are settings."""
+"""Reasons for low clocks that are a problem; a power cap and application clocks are settings."""
 
 _READS, _READ, _READ_MS, _WRITES, _WRITTEN, _, _BUSY_MS = range(7)
 _COUNTERS = 7

@@ -11,21 +11,22 @@ from orchestrator.profiling.trace import Line, Trace, number
 from orchestrator.profiling.usage import Usage, usage_of
 
 CPU_BUSY = 0.85
-"""Share of all cores that the run was allowed, from which on no core counts as idle."""
+"""Share of all cores that the run was allowed, above which no core counts as idle."""
 
 CPU_WAITING = 0.5
-"""Threads that could have run and had no core, on average, for each core."""
+"""Average number of threads, for each core, that could have run but had no core."""
 
 ALONE = 0.2
-"""Cores that others may take while the run still counts as alone on its machine."""
+"""Cores that other programs may use while the run still counts as alone on its machine."""
 
 FEW_STEPS = 200
 SHORT_SECONDS = 10.0
-"""A training of fewer steps that took less, or a run without steps that did: verdicts of such were seen to
-change from run to run, and start-up is most of what is measured."""
+"""A training with fewer steps that took less time, or a run without steps that did, is short: verdicts on
+such runs were seen to change from run to run, and start-up is most of what is measured.
+"""
 
 HAD = 0.75
-"""Of the cores that a run wanted, the share that it had where nobody kept them from it."""
+"""The share of the wanted cores that a run has if nobody keeps them from it."""
 
 
 @dataclass(frozen=True)

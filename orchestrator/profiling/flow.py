@@ -12,7 +12,7 @@ from dataclasses import dataclass, field
 from orchestrator.profiling.pipeline import AHEAD, Node, Pipeline
 
 SHARED_POOL = ("Parallel", "MapAndBatch")
-"""Nodes whose name begins so make several elements at once."""
+"""Nodes whose names begin with these make several elements at once."""
 
 READS_MANY = ("ParallelInterleave", "Interleave", "FlatMap")
 """Nodes that open a dataset for each of their elements."""

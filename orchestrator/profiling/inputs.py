@@ -11,21 +11,21 @@ from orchestrator.profiling.flow import Change, runs_ahead
 from orchestrator.profiling.pipeline import RANDOM, READERS, Node, Pipeline
 
 WAIT_SECONDS = 50e-6
-"""A wait below this is what pulling a batch that is there costs."""
+"""A shorter wait is only the cost of fetching a batch that is ready."""
 
 WAIT_SHARE = 0.05
 IDLE_CORES = 0.5
 HEAVY = 0.3
-"""Share of the pipeline's work from which on a node is worth naming."""
+"""Share of the pipeline's work from which on a node is reported."""
 
 WORTH_CACHING = 0.05
-"""Share of the work below which nothing is gained by keeping it: examples in memory already."""
+"""A smaller share of the work is not worth caching: these are examples that are in memory already."""
 
 FITS = 0.7
-"""Of the memory that was free at the worst moment, what a cache may take."""
+"""The share of the memory that was free at the worst moment which a cache may use."""
 
 AT_ONCE = 4
-"""Files that parallel reads open at once: fixed, since the order of the elements depends on it."""
+"""Files that parallel reads open at once: fixed, because the order of the elements depends on it."""
 
 AT_ITS_CAP = 0.9
 SLOW_READ_MS = 5.0
@@ -327,13 +327,13 @@ def slow_dataset(evidence: Evidence) -> Ground | None:
 
 
 SMALL_CALL = 200e-6
-"""Seconds of one call of a function for one example, of which calling is a good part."""
+"""Seconds of one call of a function for one example, below which calling is a large part of it."""
 
 SMALL_EXAMPLE = 16 << 10
 MANY = 32
 
 WORTH_A_WORD = 0.15
-"""Share of a step that is waited for, below which nothing is advised whose gain is not predicted."""
+"""Share of a step spent waiting, below which no advice without a predicted gain is given."""
 
 
 def one_by_one(evidence: Evidence) -> Ground | None:

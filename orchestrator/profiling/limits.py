@@ -14,45 +14,49 @@ from orchestrator.profiling.devices import Disk
 from orchestrator.profiling.evidence import CPU_BUSY, FEW_STEPS, SHORT_SECONDS, Evidence
 
 MEMORY_FULL = 0.95
-"""Peak memory, of what the run was allowed."""
+"""Peak memory, as a share of what the run was allowed."""
 
 FAULTS_PER_S = 200.0
-"""Pages read back from disk a second, once it trains: memory is short although it never looks full. Of a run
-without steps that is not known: its start-up reads the pages of its libraries."""
+"""Pages read back from disk a second, during training: memory is short although it never looks full. Not
+used for a run without steps, whose start-up reads the pages of its libraries.
+"""
 
 SWAPPING = 1e6
-"""Bytes a second to and from swap, while some of the run is there."""
+"""Bytes a second to and from swap, while a part of the run is in swap."""
 
 INPUT_WAIT = 0.15
-"""Share of a step. Below, a perfect pipeline would gain less than what runs differ by anyhow."""
+"""Share of a step. Below it, a perfect pipeline would gain less than the difference between runs."""
 
 SURE_PROBES = 4
 SURE_WAIT = 0.3
-"""Of a short run, this share of waiting over so many looked-at steps is no chance."""
+"""In a short run, this share of waiting over so many measured steps cannot be due to chance."""
 
 GPU_BUSY = 0.85
 
 THROTTLED = 0.1
 STOLEN = 0.1
-"""Seconds a second that a quota, or another machine on the host, kept the run from its cores, for each."""
+"""Seconds a second, for each core, in which a quota, or another machine on the host, kept the run from it."""
 
 ONE_CORE = (0.9, 1.1)
-"""Cores that a run which does one thing at a time keeps busy, or wants."""
+"""The cores that a run keeps busy, or wants, if it does one thing at a time."""
 
 WAITED = 0.1
 
 PAUSED = 0.3
-"""Share of the training in which no step was made, for one reason."""
+"""Share of the training without a step, for one reason."""
 
 ONE_THREAD = 0.8
-"""Share of the time in which the thread that trains had a core, or was in want of one. Of a training in
-graphs it is far below: that thread waits for those that compute."""
+"""Share of the time in which the training thread had a core, or waited for one. In a training with graphs
+the share is far lower, because that thread waits for the threads that compute.
+"""
 
 ONE_THREAD_WAITS = 0.25
-"""Of a step: where that thread is at work most of the time, it cannot wait for more than the rest."""
+"""Share of a step. A training thread that is at work most of the time cannot wait for input longer than
+that.
+"""
 
 NOTICED = 0.1
-"""Share of the training without a step from which on it is told, although it does not limit."""
+"""Share of the training without a step above which it is reported, although it is not the limit."""
 
 GPU_USED = 0.05
 
@@ -60,10 +64,10 @@ IDLE_CPU = 0.5
 IDLE_CORES = 0.5
 DISK_RATE = 50e6
 NETWORK_RATE = 50e6
-"""Bytes a second; with idle cores, data comes no faster than this and the run waits for it."""
+"""Bytes a second. If cores are idle at this rate, the run waits for the data."""
 
 AT_ITS_CAP = 0.9
-"""Of what a disk gives at most, where that is known."""
+"""Share of a disk's limit, if that is known."""
 
 _MIB = 1 << 20
 
@@ -207,7 +211,7 @@ def _idle(evidence: Evidence) -> bool:
 
 
 MOST = 0.5
-"""Share of a pipeline's work that one node does, from which on it is named."""
+"""A node is named if it does at least this share of a pipeline's work."""
 
 
 def _most_of_it(evidence: Evidence) -> str:

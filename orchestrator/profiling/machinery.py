@@ -26,25 +26,25 @@ from orchestrator.profiling.limits import (
 
 STEPS_AT_ONCE = 32
 BETWEEN = 0.1
-"""Share of a step that passes between two calls, from which on fewer calls are worth it."""
+"""Share of a step between two calls, above which fewer calls are worthwhile."""
 
 GROWN = 256 << 20
-"""Bytes that memory must have grown by: less is what libraries and buffers come to."""
+"""Bytes by which memory must have grown: libraries and buffers explain less."""
 
 SOME_EPOCHS = 2
 
 SMALL_STEP = 0.01
-"""Seconds of a step below which calling it may be what takes the time."""
+"""Seconds of a step, below which the call itself may take most of the time."""
 
 CROWD = 1.0
-"""Threads that could run and have no core, for each core."""
+"""Threads that could run but have no core, for each core."""
 
 GPU_IDLE = 0.5
 ROOM = 0.45
-"""Share of the GPU's memory up to which twice the batch surely fits."""
+"""Share of the GPU's memory, up to which twice the batch is certain to fit."""
 
 TENSOR_CORES = r"\b(T4|V100|A2|A10G?|A30|A40|A100|L4|L40S?|H100|H200|B200|GB200|RTX)\b"
-"""GPUs with units for half precision, by the names that their driver gives."""
+"""GPUs with units for half precision, by the names that their driver reports."""
 
 _GIB = 1 << 30
 

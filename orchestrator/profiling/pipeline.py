@@ -11,10 +11,10 @@ from typing import Any
 from orchestrator.profiling.trace import Line, Trace, amount, number
 
 AHEAD = ("Prefetch", "ParallelMap", "MapAndBatch", "ParallelBatch", "ParallelInterleave")
-"""Nodes that work ahead of whoever pulls from them, by the beginning of their names."""
+"""Nodes that work ahead of the node that pulls from them, by the beginning of their names."""
 
 ENOUGH = 4
-"""A look after a quarter of the batches of the longest tells as much."""
+"""An observation after 1/4 of the most batches observed counts as long enough."""
 
 READERS = ("TFRecord", "TextLine", "FixedLengthRecord")
 RANDOM = ("Shuffle", "Random", "Sampling", "RejectionResample")
@@ -26,11 +26,12 @@ _MOVES = frozenset(
     ("TensorSlice", "FromTensor", "Tensor", "Range", "Zip", "Concatenate", "Batch", "ParallelBatch", "Take",
      "Skip", "Shard", "Window", "Rebatch", "Unbatch", "Options", "Prefetch")
 )  # fmt: skip
-"""Nodes of data in memory, and those that hand on what they are given."""
+"""Nodes of data that are in memory, and nodes that pass on their input."""
 
 _WHOLE = ("ForeverRepeat", "Repeat", "FromTensor", "Tensor")
-"""Of what nodes Keras makes the indices of a batch, and what it gathers from; sources that were read to their
-end may be missing."""
+"""The nodes from which Keras makes the indices of a batch, and from which it gathers. Sources that were
+read to their end may be missing.
+"""
 
 _CALLS = {
     "Map": ".map(…)",

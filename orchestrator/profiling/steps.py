@@ -9,7 +9,7 @@ from dataclasses import dataclass
 from orchestrator.profiling.trace import Line, Trace, amount, number
 
 ENOUGH_PROBES = 3
-"""Steps that must have been looked at for their share of waiting to be told."""
+"""Steps that must have been measured before their share of waiting is reported."""
 
 ENOUGH_PULLS = 3
 

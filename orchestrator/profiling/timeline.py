@@ -14,10 +14,10 @@ from orchestrator.profiling.steps import steps_of
 from orchestrator.profiling.trace import Line, Trace, amount, number, read
 
 MOST = 240
-"""Points of a series, and spans, at most: longer traces are averaged."""
+"""Most points of a series, and most spans: longer traces are averaged."""
 
 _SHORTEST = 1e-3
-"""Seconds between two samples below which they tell no rate."""
+"""If two samples are fewer seconds apart, no rate is computed."""
 
 
 @dataclass(frozen=True)

@@ -15,22 +15,24 @@ from orchestrator.model.files import open_regular
 Line = Mapping[str, Any]
 
 VERSION = 1
-"""Of the traces that are understood: what is added keeps it, what changes its meaning raises it."""
+"""The version of the traces that are understood. Additions keep it; a change of meaning raises it."""
 
 MOST = 10_000
-"""Lines of a kind that are looked at. Of more, lines evenly spread: each holds totals, so detail is lost."""
+"""Lines of a kind that are read. If there are more, evenly spread ones are: each holds totals, so only
+detail is lost.
+"""
 
 _KIND = b'"event":'
 _LONG = len(_KIND) + 2
 _WITHIN = 120
-"""Where a line says what it is: so far from its beginning."""
+"""A line states its kind within so many bytes of its beginning."""
 
 _LONGEST_LINE = 1 << 22
 _UNKNOWN = 1 << 12
-"""Bytes of a line of no kind that are kept: such a line is counted, never used."""
+"""Bytes that are kept of a line without a kind: such a line is counted, never used."""
 
 _MOST_BYTES = 1 << 30
-"""Of a trace that are read: what lies behind them is passed over."""
+"""Bytes that are read of a trace; the rest is ignored."""
 
 
 @dataclass(frozen=True)
@@ -46,9 +48,11 @@ class Trace:
     alarms: Sequence[Line] = ()
     wall: float | None = None
     peak: float | None = None
-    """Bytes: the largest process as the kernel kept it, told at the end; samples may have missed it."""
+    """Bytes of the largest process, as counted by the kernel and reported at the end; samples may have
+    missed it.
+    """
     skipped: int = 0
-    """Lines that were looked at and are no records."""
+    """Lines that were read and are not records."""
 
 
 def read(path: Path) -> Trace:

@@ -10,7 +10,7 @@ from orchestrator.profiling.devices import Disk, Gpu, busiest_disk, gpus_of
 from orchestrator.profiling.trace import Line, Trace, amount, number
 
 ENOUGH_SECONDS = 0.2
-"""Two samples must lie so far apart for a rate between them to mean anything."""
+"""Two samples must be so far apart for a meaningful rate."""
 
 
 @dataclass(frozen=True)
@@ -193,7 +193,9 @@ class _Rates:
 
 _QUARTERS = 4
 _EVENLY = 0.5
-"""Of what it grew in a quarter on average, the least of each for it to be called growing."""
+"""Memory counts as growing if it grew in each quarter by at least this share of the average growth of a
+quarter.
+"""
 
 
 def _growing(samples: Sequence[Line]) -> float | None:

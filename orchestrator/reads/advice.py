@@ -18,7 +18,7 @@ from orchestrator.reads.undeclared import Undeclared, undeclared, unsent_among
 from orchestrator.reads.undeclared_words import declare_command, profile_lines, undeclared_sentence
 
 MOST_RUNS = 5
-"""Recorded runs that are looked at, the latest first."""
+"""Recorded runs that are read, the latest first."""
 
 MOST_PROFILES = 20
 

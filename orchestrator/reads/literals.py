@@ -21,11 +21,11 @@ from orchestrator.reads.undeclared import is_secret
 MOST_FILES = 300
 LARGEST = 1 << 20
 LONGEST = 300
-"""Files of code that are read, bytes of one, and characters of a path."""
+"""Most files of code that are read, most bytes of a file, and most characters of a path."""
 
 
 _SETTINGS_FOLDERS = ("", "conf", "config", "configs", "settings")
-"""Where configuration files lie, as seen from a script."""
+"""Folders of configuration files, relative to a script."""
 
 _OF_TOOLS = re.compile(
     r"\..*|pyproject\.toml|package(-lock)?\.json|tsconfig.*|.*\.lock|docker-compose.*|compose\.ya?ml"

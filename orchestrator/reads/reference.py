@@ -27,13 +27,15 @@ if TYPE_CHECKING:
     from orchestrator.replay.sandbox import Copy
 
 CACHES = ("~/.cache", "~/.config", "~/.keras", "~/tensorflow_datasets")
-"""Where libraries keep what they download; the reference may, too."""
+"""Where libraries keep what they download; the reference may write there too."""
 
 _OWN = re.compile(r"(above|copy|under)-\d+")
-"""Names of folders that a layout makes: a link of such a name would have it write into the user's."""
+"""Names of folders that a layout creates. An entry of such a name is not linked, because the layout would
+then write into the user's folder.
+"""
 
 MANY = 100_000
-"""Entries of a folder above the project that are linked to."""
+"""Most entries of a folder above the project that are linked to."""
 
 
 @dataclass(frozen=True)

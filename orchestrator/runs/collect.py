@@ -81,7 +81,7 @@ _BLOCK = 1 << 20
 _MOST_COPIED = 1 << 32
 _METRICS_BYTES = 1 << 20
 _METRICS = 1000
-"""The largest file, in bytes."""
+"""Most bytes of a metrics file, and most metrics that are read from it."""
 _LONGEST_KEY = 300
 _LARGEST = 1e308
 

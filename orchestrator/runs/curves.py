@@ -19,10 +19,10 @@ from orchestrator.model.files import last_bytes, regular_bytes
 from orchestrator.model.plain import plain
 
 MOST_POINTS = 2_000
-"""Of a curve: longer ones are thinned."""
+"""Most points of a curve: longer ones are thinned."""
 MOST_CURVES = 40
 _MOST_BYTES = 1 << 25
-"""Of a file of metrics, and of the end of an output, that are read."""
+"""Bytes that are read of a file of metrics, and of the end of an output."""
 _MOST_LINES = 200_000
 _LONGEST_LINE = 1_000
 _LONGEST_NAME = 60

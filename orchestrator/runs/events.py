@@ -28,7 +28,7 @@ if TYPE_CHECKING:
 
 FOLDER = "events"
 MOST = 1 << 30
-"""Bytes that are kept of one run."""
+"""Most bytes that are kept of one run."""
 
 _WRITING = os.O_WRONLY | os.O_CREAT | os.O_NOFOLLOW | os.O_NONBLOCK | os.O_CLOEXEC
 

@@ -18,12 +18,12 @@ from pathlib import Path
 _REVISION = re.compile(r"[0-9a-f]{40}([0-9a-f]{24})?")
 _SECONDS = 60.0
 _MOST = 1 << 26
-"""Bytes of a file of a revision that are read."""
+"""Most bytes of a file in a revision that are read."""
 _SETTINGS = ("-c", "diff.autoRefreshIndex=true")
-"""Files are compared by their content where their times differ."""
+"""Compare the content of files whose times differ."""
 _COMPARED = ("--no-ext-diff", "--no-textconv", "--no-renames", "--relative", "--ignore-submodules=all")
 _PATHS = 1000
-"""Paths that a diff names on a command line."""
+"""Most paths that a diff names on a command line."""
 
 
 @dataclass(frozen=True)

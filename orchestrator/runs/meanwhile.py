@@ -15,7 +15,7 @@ from orchestrator.session.session import Session
 
 _EVERY_S = 5.0
 _SELDOM_S = 15.0
-"""Seconds between two looks where nothing is brought that the next attempt would need."""
+"""Seconds between two looks if nothing is downloaded that the next attempt would need."""
 _LAST_S = 60.0
 """Seconds to wait for what is being downloaded when the run ends."""
 
@@ -64,7 +64,7 @@ class _Bringing(threading.Thread):
         self._ends = threading.Event()
         self._told: set[str] = set()
         self._last = bool(session.profile.train.checkpoints)
-        """Whether there may be more at the end: not of a run too short for a first look."""
+        """Whether there may be more at the end; False for a run too short for a first look."""
         self._forgone = False
 
     def run(self) -> None:

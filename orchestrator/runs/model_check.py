@@ -24,14 +24,14 @@ from orchestrator.runtime.modelcheck.explain import Cause, Refusal
 from orchestrator.runtime.modelcheck.select import HEAD, checkable
 
 _TIMEOUT = 600.0
-"""Seconds for all files of one side; one import of the framework is most of it."""
+"""Seconds for all files of one side; importing the framework takes most of it."""
 
 _MOST = 4 * LONG
-"""Bytes of the answer for all files, which gives the values of small arrays."""
+"""Most bytes of the answer for all files, which contains the values of small arrays."""
 
 _MOST_FILES = 256
 _MOST_NAMES = 60_000
-"""Files that are checked of one run, and bytes of their paths; a shell takes 128 KiB a command."""
+"""Most files of a run that are checked, and most bytes of their paths; a shell accepts 128 KiB a command."""
 
 _MOST_VALUES = 1 << 62
 
@@ -42,10 +42,10 @@ _GONE = Refusal(
 )
 
 KEPT = "model-check.json"
-"""What the machine found, in the folder of the run."""
+"""The machine's results, in the folder of the run."""
 
 Result = dict[str, Any]
-"""The answer for one file, as `sound` keeps it."""
+"""The result for one file, as returned by `sound`."""
 
 
 @dataclass(frozen=True)

@@ -32,7 +32,7 @@ from orchestrator.session.project import Project
 
 _FOLDER = "notified"
 _SECONDS = 10.0
-"""For one request; a command has six times as long."""
+"""Limit of one request; a command has six times as long."""
 _PAUSES = (1.0, 3.0)
 _MOST_TEXT = 1_000
 _MOST_KEYS = 1_000

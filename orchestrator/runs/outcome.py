@@ -17,7 +17,7 @@ _NAMED = 5
 _GIB = 1 << 30
 _CAN_COME = frozenset(reason for reason in Refused if reason.can_come)
 _TAIL = 16 << 10
-"""Bytes of what a failed run printed last."""
+"""Bytes of the end of a failed run's output."""
 
 
 def raise_for_outcome(record: RunRecord, profile: str, *, leased: bool = True) -> RunRecord:

@@ -29,7 +29,7 @@ class Sameness(StrEnum):
 
     BYTES = "bytes"
     CONTENT = "content"
-    """An archive whose members are the same, but for the times at which they were saved."""
+    """An archive whose members are equal except for the times at which they were saved."""
     DIFFERENT = "different"
     ONLY_FIRST = "only_first"
     ONLY_SECOND = "only_second"

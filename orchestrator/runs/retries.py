@@ -11,7 +11,7 @@ from orchestrator.profile import Retry
 from orchestrator.session.project import Project
 
 _CLOCKS_S = 1.0
-"""By how much an end at the deadline may be noted before it."""
+"""How many seconds before the deadline an end at the deadline may be recorded."""
 
 
 def retried_next(project: Project, record: RunRecord, limits: Retry) -> Retried | None:

@@ -21,7 +21,7 @@ from orchestrator.runs import collect
 from orchestrator.session.project import Project
 
 RECORDS = 1 << 20
-"""Bytes of ledger, record and trace, for which there must be room at the least."""
+"""Bytes of ledger, record and trace, for which there must be room at least."""
 
 _LOOKED_AT = 50
 """Records of earlier runs that are read, the newest first."""

@@ -40,7 +40,7 @@ _MOST_FILES = 1_000_000
 _MOST_LOG = 8 << 20
 _MOST_STORY = 1 << 32
 _VERSIONS = 10
-"""Of one object that are asked for, each replaced before it was read."""
+"""Most versions of one object that are tried, each replaced before it was read."""
 _SLOT = re.compile(rf"runs/[^/]+/attempts/([1-9]\d{{0,5}})/checkpoints/({'|'.join(names.SLOTS)})/{MANIFEST}")
 _COPY = re.compile(r"runs/[^/]+/attempts/([1-9]\d{0,5})/checkpoints/([1-9]\d{0,5})/(.+)")
 _CHECKPOINT = re.compile(r"runs/[^/]+/attempts/([1-9]\d{0,5})/checkpoints/.+")

@@ -134,7 +134,7 @@ class Linker:
         self._key_of = key_of
         self._lasts = lasts
         self.ends: datetime | None = None
-        """When the first of the links ends that were made."""
+        """When the first of the created links expires."""
 
     def __call__(self, of: Stored) -> Link:
         link = self._store.link(self._key_of(of.key), self._lasts, of.version or None)

@@ -116,7 +116,7 @@ def use(host: Host, machine: Machine, base: str, user: str, progress: Progress) 
 
 
 def _which(told: str) -> str:
-    """What the script says of the disks that it used: how many of how many, where it formatted them."""
+    """Return which SSDs are in use, from the script's output: how many of how many, if it formatted them."""
     used, blank, *_ = [*(int(word) for word in told.split() if word.isdigit()), 1, 1]
     if blank == 1:
         return "the machine's local SSD"

@@ -16,11 +16,10 @@ _AFTER_S = 600.0
 
 
 def streamed(session: Session, tree: DataTree, name: str, pin: buckets.Pin) -> TreeLink | None:
-    """Return the tree that the machine shows while it downloads it. None if it must be downloaded first:
-    everything is there already, or the machine cannot mount it, which is reported.
+    """Return the tree that the machine shows while it downloads it.
 
-    None where it is to be fetched whole first: all is there already, or this machine can show nothing, which
-    is said.
+    None if the tree must be downloaded before the run: everything is there already, or the machine cannot
+    mount it, which is reported.
     """
     left = _left(session)
     link = buckets.linker(pin, min(left + _AFTER_S, _WEEK))

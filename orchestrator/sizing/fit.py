@@ -15,13 +15,13 @@ _STUDENT = (
     12.71, 4.30, 3.18, 2.78, 2.57, 2.45, 2.36, 2.31, 2.26, 2.23, 2.20, 2.18, 2.16, 2.14, 2.13,
     2.12, 2.11, 2.10, 2.09, 2.09, 2.08, 2.07, 2.07, 2.06, 2.06, 2.06, 2.05, 2.05, 2.05, 2.04,
 )  # fmt: skip
-"""How many deviations hold 95 % of what is expected, by degrees of freedom from 1."""
+"""Student's t: how many deviations contain 95 % of the expected values, by degrees of freedom from 1."""
 
 _BEND = 2.0
-"""A bend counts where the middle lies so many deviations of steps alike below the line across it."""
+"""A bend counts if the middle is more than so many deviations of equal steps below the line across it."""
 
 _ALIKE = 1e-4
-"""Steps are never taken to be more alike than this."""
+"""The smallest relative deviation that is assumed between steps."""
 
 
 @dataclass(frozen=True)

@@ -10,32 +10,32 @@ from orchestrator.sizing.model import Model
 GIB = 1 << 30
 
 SYSTEM = GIB // 2
-"""Main memory that the system of a machine takes itself."""
+"""Main memory that the machine's system uses itself."""
 
 HEADROOM = 1.1
-"""Of the main memory that steps were seen to hold: validation, checkpoints and gaps come to it. Estimated."""
+"""Factor on the main memory that steps were seen to use, for validation, checkpoints and gaps. Estimated."""
 
 CUDA_HOST = 5 * GIB // 2
-"""Main memory that a process with CUDA's libraries and a context takes beyond one without. Estimated."""
+"""Additional main memory of a process with CUDA's libraries and a context. Estimated."""
 
 CUDA_DEVICE = 3 * GIB // 4
 """GPU memory of a context, kernels and libraries, which TensorFlow's allocator does not count. Estimated."""
 
 FRAGMENTS = 1.1
-"""The allocator cannot use every gap: what it needs of a GPU, of what it holds."""
+"""GPU memory that the allocator needs, relative to what it has in use: it cannot use every gap."""
 
 SYSTEM_DISK = 10 * GIB
 GPU_SYSTEM_DISK = 75 * GIB
-"""An image's own files; those with drivers and CUDA bring many. Estimated."""
+"""Size of an image's own files; images with drivers and CUDA are much larger. Estimated."""
 
 CHECKPOINTS = 3
-"""Copies of weights and slots that a run is taken to leave."""
+"""Copies of weights and slots that a run is assumed to leave."""
 
 STACK_COPIES = 2
-"""The packages as they are delivered, and as they are installed."""
+"""The packages exist twice: as they were delivered, and as they are installed."""
 
 FASTER = 80.0
-"""A small GPU (T4) does in a second what so many seconds of a core do. Estimated."""
+"""Seconds of one CPU core that correspond to a second of a small GPU (T4). Estimated."""
 
 _ROUND_DISK = 5 * GIB
 _FEWEST_CPUS = 2

@@ -114,9 +114,9 @@ class Model:
 
     measured: Measured
     step: Line | None
-    """Beyond what is kept between steps; None where it could not be counted."""
+    """Memory of a step beyond what is kept between steps; None if it could not be counted."""
     held: Line
-    """What the process holds in main memory, where the step is made on the CPU."""
+    """Main memory of the process, with the step on the CPU."""
     seconds: Line
     cpu: Line
 

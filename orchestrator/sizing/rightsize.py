@@ -16,7 +16,7 @@ from orchestrator.session.project import Project
 
 TRACE = "trace.jsonl"
 WORTH = 0.9
-"""Another machine is worth a change where it costs less than this share, even at worst."""
+"""Another machine is worth a change if it costs less than this share, even at worst."""
 
 _MIB = 1 << 20
 

@@ -36,7 +36,7 @@ from orchestrator.sizing.result import read_sizes
 _POLL = 0.2
 _TAIL = 12
 _TAIL_BYTES = 1 << 16
-"""Lines and bytes of what it printed last that are told."""
+"""Lines and bytes of the end of its output that are shown."""
 
 
 @dataclass(frozen=True)

@@ -29,11 +29,11 @@ from orchestrator.sizing.model import Model
 from orchestrator.sizing.scratch_run import Program
 
 SHOWN = 5
-"""Offers that are handed over, the best of each type."""
+"""Offers that are returned, the best of each type."""
 
 BUDGET = 120.0
 LIMIT = 900.0
-"""Seconds: for the trials, and in all."""
+"""Seconds: for the trials, and in total."""
 
 _NOT_SIZED = frozenset((".git", ".hg", ".orch", "runs", "__pycache__", "node_modules"))
 

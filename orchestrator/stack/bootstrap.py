@@ -28,7 +28,7 @@ from orchestrator.stack.uv import uv_binary
 _FAR = Path(__file__).parent / "far"
 _SELF_CHECK_SECONDS = 120.0
 _STEP_SECONDS = 3600.0
-"""For one step there; to build the environment of a large lock is the slowest."""
+"""Limit of one step on the machine; building the environment of a large lock takes longest."""
 
 _WORD = re.compile(r"[A-Za-z0-9_.+-]{0,128}\Z")
 _PATH = re.compile(r"[^\x00-\x1f\x7f]{0,4096}\Z")

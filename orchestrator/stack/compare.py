@@ -16,7 +16,7 @@ from orchestrator.stack.target import applicable
 from orchestrator.stack.versions import same_version
 
 _TOOLS = frozenset({"pip", "setuptools", "wheel", "uv"})
-"""What an environment is born with: counted only where the lock names it."""
+"""Packages that a new environment has by default: compared only if the lock names them."""
 
 _ROUNDING = "rounding may differ; parity decides"
 _PLATFORM = {

@@ -16,7 +16,7 @@ from orchestrator.stack.gpu_lock import Framework, frameworks, is_cuda
 from orchestrator.stack.lock import logical_lines
 
 DRIVER = Path("/proc/driver/nvidia/version")
-"""There where NVIDIA's driver is loaded."""
+"""This file exists if NVIDIA's driver is loaded."""
 
 _BLOCK = re.compile(r"(?m)^(?=\[\[packages\]\]\s*$)")
 _NAME = re.compile(r'(?m)^name = "([^"]+)"')

@@ -16,7 +16,7 @@ from orchestrator.stack.uv import run_uv
 from orchestrator.stack.wheels import cache_home, find_wheels
 
 _OLDEST_LIBC = "glibc 2.28"
-"""Its wheels are built for this or older; the machine's own is not asked for."""
+"""uv's wheels are built for this or an older version; the machine's own is not asked for."""
 
 
 def uv_for(system: str, machine: str, here: Path) -> Path | bytes:

@@ -29,7 +29,7 @@ from orchestrator.stack.wheels import Wheel, cache_home, find_wheels, index_hint
 
 _FORMAT = "1"
 _SECONDS = 900.0
-"""For the machine to check, or to remove, all files of a stack."""
+"""Limit for the machine to check, or to remove, all files of a stack."""
 _DELIVERIES = ("auto", "push", "download")
 _READ_MARKER = 'cat "$1" 2>/dev/null || exit 9; echo; shift; exec "$@"'
 

@@ -14,7 +14,7 @@ from orchestrator.model.answers import Like, Malformed, decoded
 from orchestrator.model.plain import last_words
 
 PROBE = (Path(__file__).resolve().parent.parent / "runtime/attest/probe.py").read_text("utf-8")
-"""The program that an interpreter runs, by `-I -c`, to say what it is."""
+"""The program that an interpreter runs, with `-I -c`, to report its facts."""
 
 _NAME = r"[A-Za-z0-9_.-]{0,64}"
 

@@ -17,7 +17,7 @@ from orchestrator.model.plain import last_words
 _CHUNK = 1 << 20
 _HEADER = 512
 _UNPACKED_WITHIN = 900.0
-"""Seconds for tar to end once all is sent."""
+"""Seconds for tar to end after everything was sent."""
 
 
 @dataclass(frozen=True)

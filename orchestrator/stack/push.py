@@ -16,7 +16,7 @@ from orchestrator.stack.wheels import Wheel
 
 _SPARE = 64 << 20
 _BYTECODE = 1.25
-"""An installed tree with bytecode against without (TensorFlow 2.21: 1.10)."""
+"""Size of an installed tree with bytecode, relative to one without (TensorFlow 2.21: 1.10)."""
 
 
 def push_wheels(

@@ -28,7 +28,7 @@ _INCOMING = "incoming"
 _STAGED = "files"
 _FULL = (errno.ENOSPC, errno.EDQUOT, errno.EFBIG)
 _OF_THE_DISK = (*_FULL, errno.EIO, errno.EROFS, errno.EMFILE, errno.ENOMEM)
-"""No other file could be written either."""
+"""Errors after which no other file could be written either."""
 _FEW = 100
 _STILL_THERE = "The files are still on the machine."
 _ROOM_FIRST = "orch pull    # once there is room; downloaded files are kept"

@@ -18,10 +18,12 @@ from orchestrator.sync.ignore import Ignore
 _ATTEMPTS = 3
 
 _LARGE = 16 << 30
-"""Bytes of a file from which on it matters whether it is one of holes: as many would be read and sent."""
+"""Files of at least so many bytes are checked for being sparse: all their bytes would be read and sent."""
 
 _HOLLOW = 64
-"""How many times what a file takes of the disk it may have in bytes; compressing file systems reach less."""
+"""A file is sparse if its size is more than so many times what it uses on disk. Compressing file systems
+stay below.
+"""
 
 
 @dataclass(frozen=True)
@@ -41,7 +43,7 @@ class Scan:
     warnings: tuple[str, ...] = ()
     single: str = ""
     mtimes: Mapping[str, int] = field(default_factory=dict)
-    """path -> nanoseconds, of files."""
+    """path -> modification time in nanoseconds, of files."""
 
 
 def scan(root: Path, *, ignore: Sequence[str] = (), cache: Path | None = None, data: bool = False) -> Scan:

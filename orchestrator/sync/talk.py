@@ -18,7 +18,7 @@ T = TypeVar("T")
 
 _FULL_ENOUGH = 1 << 18
 _SILENCE = 1800.0
-"""Seconds without a byte after which the other side counts as stuck; to hash a large tree is the slowest."""
+"""Seconds without a byte after which the other side counts as stuck; hashing a large tree takes longest."""
 _LAST_WORDS_WITHIN = 30.0
 _LENGTH = struct.Struct(">I")
 
