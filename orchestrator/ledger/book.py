@@ -90,7 +90,7 @@ class SharedBook:
                 except Changed:
                     missed = text
                     text, version = self._read()
-                    text = text if version else missed  # somebody removed the object: it is written again
+                    text = text if version else missed  # the object was removed: write it again
                     continue
                 self._keep(content, stored.version)
                 return

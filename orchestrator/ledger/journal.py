@@ -27,7 +27,7 @@ VERSION = 1
 
 _OURS = ("v", "seq", "time", "tick", "event", "by", "nonce", "crc")
 _PADDING = b"\0 \t\r\n"
-_LATEST = 1e11  # seconds since 1970; later times are no times
+_LATEST = 1e11  # seconds since 1970; later times are invalid
 
 
 @dataclass(frozen=True)
@@ -111,7 +111,7 @@ def next_line(text: bytes, path: Path, event: str, data: Mapping[str, Any]) -> b
     if known.newer:
         raise _refusal(path, known.newer)
     seq = max((one.seq for one in known.events), default=-1) + 1
-    start = b"" if not text or text.endswith(b"\n") else b"\n"  # a torn line stays a line by itself
+    start = b"" if not text or text.endswith(b"\n") else b"\n"  # a torn line remains a line of its own
     head = {"v": VERSION, "seq": seq, "time": _now(), **clock.as_json(clock.tick()), "event": event}
     return start + _line({**head, **data})
 
@@ -188,9 +188,9 @@ def _write(handle: int, text: bytes) -> None:
 
 def _refusal(path: Path, newer: int) -> UsageError:
     return UsageError(
-        f"{path} was written by version {newer} of the ledger; this orch writes version {VERSION}, and "
-        "changes nothing in it.",
-        exists="What is leased there still exists: orch down ends it.",
+        f"{path} was written by version {newer} of the ledger; this orch writes version {VERSION}, so it "
+        "did not change the file.",
+        exists="A machine of this lease may still exist; orch down deletes it.",
         next_command="pip install --upgrade orch-train    # or, to end the machine: orch down",
     )
 

@@ -309,7 +309,7 @@ def _run_step(lease: Lease, told: LedgerEvent | None, event: Event) -> Lease:
         case RunLost(run_id, reason, detail, ran):
             lost = replace(lease.runs[run_id], exit_reason=reason, lost=detail)
             return _with_run(_charged(lease, ran), lost)
-    return lease  # an event that changes nothing, or of a later version
+    return lease  # an event without effect here, or one of a later version
 
 
 def _charged(lease: Lease, ran: Ran | None) -> Lease:

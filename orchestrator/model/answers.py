@@ -1,7 +1,7 @@
 """Decode answers of the other side into typed values: strict JSON within limits, checked against a dataclass.
 
 Nothing that a machine sends is trusted. `decoded` is the only way from its bytes to a value: what it returns
-has the types, ranges and sizes that the annotations of `shape` state; everything else is Malformed.
+has the types, ranges and sizes that the annotations of `shape` state; all else is Malformed.
 """
 
 from __future__ import annotations
@@ -70,9 +70,7 @@ class Like:
 
 @dataclass(frozen=True)
 class Setting:
-    """For Any: JSON of any shape, such as a framework's settings, with limits of depth and number of
-    values.
-    """
+    """For Any: JSON of any shape, such as a framework's settings, of limited depth and size."""
 
     depth: int = _SETTING_DEPTH
     values: int = _SETTING_VALUES
@@ -114,17 +112,15 @@ def value(shape: type[T], found: Any) -> T:
 
 
 def parsed(data: bytes, *, most: int = SHORT, constants: bool = False) -> Any:
-    """Parse strict JSON: UTF-8, no duplicate keys, no NaN, at most `most` bytes, and a limited number of
-    values.
+    """Parse strict JSON: UTF-8, no duplicate keys, no NaN, at most `most` bytes, a limited number of values.
 
-    With `constants`, NaN and Infinity become the texts of these names, which are no valid numbers and equal
-    themselves.
+    With `constants`, NaN and Infinity become the texts of these names: no numbers, but equal to themselves.
     """
     if len(data) > most:
-        raise Malformed(f"it has {len(data):,} bytes, more than the {most:,} that it can have")
+        raise Malformed(f"it has {len(data):,} bytes, more than the {most:,} that are allowed")
     values = data.count(b",") + data.count(b"[") + data.count(b"{")
     if values > max(_FEW_VALUES, most // _VALUES_PER_BYTE):
-        raise Malformed(f"it has {values:,} values")
+        raise Malformed(f"it has {values:,} values, too many")
     try:
         hook = str if constants else _no_number
         return json.loads(data.decode("utf-8"), object_pairs_hook=_object, parse_constant=hook)
@@ -139,12 +135,12 @@ def parsed(data: bytes, *, most: int = SHORT, constants: bool = False) -> Any:
 def _object(pairs: Sequence[tuple[str, Any]]) -> dict[str, Any]:
     found = dict(pairs)
     if len(found) != len(pairs):
-        raise Malformed("it has a key twice")
+        raise Malformed("it has a duplicate key")
     return found
 
 
 def _no_number(name: str) -> Any:
-    raise Malformed(f"it holds {name}")
+    raise Malformed(f"it contains {name}")
 
 
 # ---------------------------------------------------------------- decoders, one for each kind of annotation
@@ -221,16 +217,16 @@ def _text(most: int, pattern: str | None) -> Decode:
 
     def decode(found: Any) -> Any:
         if type(found) is not str:
-            raise Malformed(f"is {shown(found)}, not a text")
+            raise Malformed(f"is {shown(found)}, not a string")
         if len(found) > most:
-            raise Malformed(f"is a text of {len(found):,} characters")
+            raise Malformed(f"is a string of {len(found):,} characters, more than {most:,}")
         if not found.isascii():
             try:
                 found.encode("utf-8", "surrogateescape")
             except UnicodeEncodeError:
-                raise Malformed("is a text that cannot be written as bytes") from None
+                raise Malformed("is a string that cannot be encoded as bytes") from None
         if like is not None and not like.fullmatch(found):
-            raise Malformed(f"is {shown(found)}, which it cannot be")
+            raise Malformed(f"is {shown(found)}, which is not a valid value")
         return found
 
     return decode
@@ -246,15 +242,13 @@ def _exactly(shape: type) -> Decode:
 
 
 def _one_of(words: Sequence[Any], read: Decode) -> Decode:
-    """Return the decoder of a text that must be one of `words`. `read` converts it, and raises ValueError
-    for others.
-    """
+    """Return the decoder of a text that `read` converts. For other texts, `read` raises ValueError."""
 
     def decode(found: Any) -> Any:
         if type(found) is str:
             with suppress(ValueError):
                 return read(found)
-        raise Malformed(f"is {shown(found)}, none of {', '.join(words)}")
+        raise Malformed(f"is {shown(found)}, not one of {', '.join(words)}")
 
     return decode
 
@@ -365,7 +359,7 @@ def _setting(limits: Setting) -> Decode:
         if isinstance(found, str):
             text(found)
         elif type(found) is int and found.bit_length() > _SETTING_BITS:
-            raise Malformed(f"is {shown(found)}")
+            raise Malformed(f"is {shown(found)}, out of range")
         elif type(found) is float:
             number(found)
 

@@ -30,7 +30,7 @@ def open_regular(path: Path) -> BufferedReader:
         raise Malformed(_why(path, error)) from None
     if not stat.S_ISREG(os.fstat(handle).st_mode):
         os.close(handle)
-        raise Malformed("it is no regular file")
+        raise Malformed("it is not a regular file")
     return os.fdopen(handle, "rb")
 
 
@@ -51,11 +51,11 @@ def open_to_write(path: Path) -> int:
         handle = os.open(path, os.O_WRONLY | os.O_CREAT | _FLAGS, 0o644)
     except OSError as error:
         if os.path.lexists(path) and not stat.S_ISREG(path.lstat().st_mode):
-            raise Malformed("it is no regular file") from None
+            raise Malformed("it is not a regular file") from None
         raise error from None
     if not stat.S_ISREG(os.fstat(handle).st_mode):
         os.close(handle)
-        raise Malformed("it is no regular file")
+        raise Malformed("it is not a regular file")
     return handle
 
 
@@ -67,10 +67,10 @@ def regular_bytes(path: Path, most: int) -> bytes:
     with open_regular(path) as file:
         size = os.fstat(file.fileno()).st_size
         if size > most:
-            raise Malformed(f"it has {size:,} bytes, more than the {most:,} that it can have")
+            raise Malformed(f"it has {size:,} bytes, more than the {most:,} that are allowed")
         data = file.read(most + 1)
     if len(data) > most:
-        raise Malformed(f"it grows beyond the {most:,} bytes that it can have")
+        raise Malformed(f"it grew beyond the {most:,} bytes that are allowed")
     return data
 
 

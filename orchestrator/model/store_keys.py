@@ -45,7 +45,7 @@ def why_not(key: str) -> str | None:
 def check_key(key: str) -> str:
     """Return the key if a store may hold it. Raise StorageError if not."""
     if why := why_not(key):
-        raise StorageError(StorageFault.KEY, f"{shown(key)} is no name for an object: it {why}.")
+        raise StorageError(StorageFault.KEY, f"{shown(key)} is not a valid object name: it {why}.")
     return key
 
 
@@ -65,7 +65,7 @@ def shown(key: str) -> str:
 def blob(sha256: str) -> str:
     """Return the key of content that is addressed by its hash."""
     if not _SHA256.fullmatch(sha256):
-        raise StorageError(StorageFault.KEY, f"{shown(sha256)} is no SHA-256.")
+        raise StorageError(StorageFault.KEY, f"{shown(sha256)} is not a SHA-256.")
     return f"blobs/sha256/{sha256[:2]}/{sha256}"
 
 
@@ -119,11 +119,11 @@ def ledger(project: str, lease: str) -> str:
 
 def _named(name: str) -> str:
     if not _PART.fullmatch(name):
-        raise StorageError(StorageFault.KEY, f"{shown(name)} is no name for a part of a key.")
+        raise StorageError(StorageFault.KEY, f"{shown(name)} is not valid as a part of a key.")
     return name
 
 
 def _counted(number: int) -> int:
     if not 0 <= number < 10**9:
-        raise StorageError(StorageFault.KEY, f"{number} is no number for a part of a key.")
+        raise StorageError(StorageFault.KEY, f"{number} is not valid as a number in a key.")
     return number

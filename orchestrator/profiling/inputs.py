@@ -36,9 +36,7 @@ _GIB = 1 << 30
 
 
 def starved(evidence: Evidence) -> bool:
-    """Return whether steps wait for input, by more than fetching a ready batch costs, and more than the
-    error of the measurement.
-    """
+    """Return whether the wait for input exceeds the cost of a ready batch and the measurement's error."""
     share, wait = evidence.steps.input_wait, evidence.wait
     if share is None or wait is None or wait < WAIT_SECONDS:
         return False
@@ -50,9 +48,7 @@ def waits(evidence: Evidence) -> str:
 
 
 def idle_cores(evidence: Evidence) -> float:
-    """Return the cores that nobody uses; 0 if that is not known, so that no advice is given that needs
-    some.
-    """
+    """Return the cores that nobody uses; 0 if not known, so that nothing is advised that needs some."""
     return evidence.usage.idle or 0.0 if not evidence.crowded else 0.0
 
 
@@ -62,9 +58,7 @@ def _fed(evidence: Evidence) -> Pipeline | None:
 
 
 def _own(evidence: Evidence) -> Pipeline | None:
-    """Return the pipeline if it is the script's: the one that Keras makes from arrays or Python objects
-    cannot be edited.
-    """
+    """Return the pipeline if it is the script's: the one that Keras makes itself cannot be edited."""
     pipeline = evidence.pipeline
     made = pipeline is None or pipeline.of_arrays or evidence.training.source is not None
     return None if made else pipeline
@@ -156,16 +150,12 @@ def _opens(pipeline: Pipeline, place: int, readers: Sequence[int]) -> bool:
 
 
 def repeated_work(evidence: Evidence) -> Ground | None:
-    """The same elements are made again in every epoch, nothing below them is random, and they would fit
-    into memory.
-    """
+    """The same elements are made again in every epoch, none below is random, and memory suffices."""
     return _repeated(evidence, python=False)
 
 
 def repeated_python(evidence: Evidence) -> Ground | None:
-    """As `repeated_work`, as far as can be observed: only the author knows whether Python code repeats
-    its results.
-    """
+    """As `repeated_work`, though only the author knows whether Python code repeats its results."""
     return _repeated(evidence, python=True)
 
 
@@ -214,9 +204,7 @@ def _costs(evidence: Evidence, pipeline: Pipeline, place: int) -> bool:
 
 
 def _deterministic(pipeline: Pipeline) -> int | None:
-    """Return the last node below which nothing is random or endless, and which is not itself a prefetch;
-    None if there is none.
-    """
+    """Return the last node below which nothing is random or endless, prefetches left out; else None."""
     place, nodes = 0, pipeline.nodes
     while nodes[place].inputs:
         if len(nodes[place].inputs) > 1 and place == 0:

@@ -124,7 +124,8 @@ def _target(project: Project, history: ModelHistory, run_id: str | None) -> Prom
     if not project.run(target.run_id).is_dir():
         store = f"orch pull {target.run_id} --store {history.store}" if history.store else "orch runs"
         raise UsageError(
-            f"The files of {target.run_id} are not here, so {MODELS}/{history.name} cannot lead to them.",
+            f"The files of {target.run_id} are not on this computer, so {MODELS}/{history.name} cannot link "
+            "to them.",
             exists="Nothing was changed.",
             next_command=f"{store}    # then the same command again",
         )
@@ -134,7 +135,7 @@ def _target(project: Project, history: ModelHistory, run_id: str | None) -> Prom
 def _no_target(history: ModelHistory, run_id: str | None) -> UsageError:
     if run_id is None:
         return UsageError(
-            f"No other model than the current one was accepted as {history.name}.",
+            f"No model other than the current one was accepted as {history.name}.",
             exists="Nothing was changed.",
             next_command="orch models",
         )

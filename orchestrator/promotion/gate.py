@@ -88,7 +88,7 @@ def _replace_stored(profile: Profile, record: RunRecord, tell: Progress) -> None
         if stored := stored_run(profile, record.run_id):
             stored.replace_record(record)
     except StorageError as error:
-        tell.say(f"The record of {record.run_id} in the store does not name the gate's answer: {error}")
+        tell.say(f"The record of {record.run_id} in the store lacks the gate's result: {error}")
 
 
 def _refused(
@@ -101,7 +101,7 @@ def _refused(
     link = f"{MODELS}/{accept.name}"
     stays = f"{link} stays {current.run_id}." if current else f"There is no {link} yet."
     error = NotAccepted(
-        f"{record.run_id} succeeded and is not accepted: {refusals_text(refusals)}.",
+        f"{record.run_id} succeeded but was not accepted: {refusals_text(refusals)}.",
         exists=f"Its record and its files are in {project.run(record.run_id)}. {stays}",
         next_command=f"orch logs {record.run_id}    # or: orch models",
     )

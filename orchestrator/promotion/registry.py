@@ -99,7 +99,7 @@ class Registry:
             return
         if os.path.lexists(self.link) and not self.link.is_symlink():
             raise UsageError(
-                f"{self.link} is not a link that orch made, so it was left as it is.",
+                f"{self.link} is not a link that orch made, so it was not changed.",
                 exists=f"The accepted model is in {self.project.run(current.run_id)}.",
                 next_command="move it away, or name another model: accept.name in the profile",
             )
@@ -165,7 +165,7 @@ def _decoded(content: bytes, name: str, place: str) -> ModelHistory:
 def _damaged(name: str, place: str, error: Exception) -> UsageError:
     return UsageError(
         f"The history of the model {name} cannot be read: {place}: {error}",
-        exists=f"{MODELS}/{name} stays as it is.",
+        exists=f"{MODELS}/{name} was not changed.",
         next_command=f"mv {place} {place}.damaged    # the next accepted run begins a new history",
     )
 

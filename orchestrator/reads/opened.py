@@ -86,7 +86,7 @@ def _read(path: Path) -> dict[str, Any]:
 
 def _refused(path: Path, why: str) -> MalformedAnswer:
     return MalformedAnswer(
-        f"What the run opened cannot be told: {why}. Nothing of it was used.",
+        f"The list of files that the run opened cannot be read: {why}. It was not used.",
         exists=f"Everything else of the run is in {path.parent.parent}.",
-        next_command=f"rm -r {shlex.quote(str(path.parent))}    # forget what was noted, then try again",
+        next_command=f"rm -r {shlex.quote(str(path.parent))}    # discards the list; then try again",
     )

@@ -85,7 +85,7 @@ class Reference:
             return self.lay_out(root, Intervention(), base)
         except OSError as error:
             raise LocalError(
-                f"There is no copy of {self.project} for the first steps on this computer: "
+                f"{self.project} could not be copied for the first steps on this computer: "
                 f"{error.strerror}: {error.filename}.",
                 next_command="orch train    # without --local-parity; or once that is fixed, with it",
             ) from error

@@ -191,7 +191,7 @@ def _of_text(text: str) -> dict[str, Curve]:
         if (head or own) and not wanted:
             place = here
         elif head or own or _is_whole(line):
-            place = None  # what follows, like a last evaluation, belongs to no epoch
+            place = None  # what follows, such as a final evaluation, belongs to no epoch
     return _of_one_axis(curves)
 
 
@@ -214,7 +214,7 @@ def _lines(text: str) -> Iterator[str]:
     for number, line in enumerate(text.split("\n")):
         if number > _MOST_LINES:
             return
-        last = line.rstrip("\r").rpartition("\r")[2]  # of a progress bar what it showed at last
+        last = line.rstrip("\r").rpartition("\r")[2]  # the last state of a progress bar
         yield plain(last[-_LONGEST_LINE:].rpartition("\b")[2])
 
 

@@ -104,7 +104,7 @@ def _put(host: Host, folder: Path, piece: jobs.EventsPiece) -> int:
     """Write a piece to its place below `folder`, through no link. Return its number of bytes."""
     parts = piece.path.split("/")
     if not piece.path.isprintable() or MARK not in parts[-1] or {"", ".", ".."} & set(parts):
-        raise malformed(host.name, "events", f"{piece.path!r} is no path of a file for TensorBoard")
+        raise malformed(host.name, "events", f"{piece.path!r} is not the path of a TensorBoard file")
     try:
         content = base64.b64decode(piece.content, validate=True)
     except binascii.Error:
@@ -127,8 +127,8 @@ def _write(inside: Confined, piece: jobs.EventsPiece, content: bytes) -> None:
     with os.fdopen(descriptor, "wb") as file:
         found = os.fstat(descriptor)
         if not stat.S_ISREG(found.st_mode):
-            raise OSError("it is no regular file")
-        if found.st_size < piece.at:  # it was shortened here meanwhile: a gap would be taken for events
+            raise OSError("it is not a regular file")
+        if found.st_size < piece.at:  # it was truncated here meanwhile: a gap would be read as events
             return
         if not piece.at and found.st_size:
             file.truncate(0)

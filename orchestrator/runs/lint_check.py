@@ -66,7 +66,7 @@ def _nothing(roots: Sequence[Path]) -> UsageError:
     if not documents:
         return UsageError(f"There is nothing to check in {where}.")
     return UsageError(
-        f"There is nothing to check in {where}. Its Markdown is checked only where a file is named, "
+        f"There is nothing to check in {where}. A Markdown file is checked only if it is named, "
         "because documents also show what not to do.",
         next_command=f"orch lint {shlex.join(documents[:_SHOWN])}",
     )

@@ -89,15 +89,15 @@ def complete_record(record: RunRecord, *, leased: bool = True) -> RunRecord:
         return record
     coming = any(each["reason"] in _CAN_COME for each in missing)
     again = f"orch pull --again {record.run_id}"
-    there = "They are on its machine still:" if leased else "Its machine is gone, and they are lost."
+    there = "They are still on its machine:" if leased else "Its machine is gone, and they are lost."
     error = ResultsLost(
-        f"{record.run_id}: {len(missing)} of its results did not come home: {_listed(missing)}.",
+        f"{record.run_id}: {len(missing)} of its results were not downloaded: {_listed(missing)}.",
         exists=f"Everything else is in {record.folder}. {there}{' ' + _runs_on(record) if leased else ''}",
         next_command="orch status"
         if not leased
         else again
         if coming
-        else f"{again}    # once that is settled there; or: orch down",
+        else f"{again}    # once that is fixed there; or: orch down",
     )
     error.record = record
     raise error
@@ -107,7 +107,7 @@ def _no_output(record: RunRecord) -> ResultsLost:
     names = ", ".join(f"{each['pattern']} ({_where(each)})" for each in record.unwritten[:_NAMED])
     others = f"{len(record.artifacts)} other files that it wrote are" if record.artifacts else "Its record is"
     error = ResultsLost(
-        f"{record.run_id} completed, and wrote none of the outputs that train.outputs names: {names}.",
+        f"{record.run_id} completed, but wrote none of the outputs that train.outputs names: {names}.",
         exists=f"{others} in {record.folder}.",
         next_command=f"ls -R {shlex.quote(str(record.folder))}    # then: train.outputs, as it writes them",
     )
@@ -148,6 +148,6 @@ def _unsent(record: RunRecord, profile: Path) -> tuple[str, str]:
 
 
 def _what_next(record: RunRecord) -> str:
-    if record.exit["reason"] == ExitReason.LOST:  # its supervisor is; the job itself may go on, unwatched
+    if record.exit["reason"] == ExitReason.LOST:  # its supervisor is lost; the job itself may continue
         return f"orch cancel {record.run_id} && orch pull {record.run_id}    # then orch down"
     return f"orch logs {record.run_id}    # then orch down"

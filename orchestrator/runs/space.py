@@ -113,7 +113,7 @@ def refusal_of(error: OSError, project: Project) -> tuple[str, str]:
     """
     if error.errno not in FULL:
         named = f": {error.filename}" if error.filename else ""
-        return f"{error.strerror or error}{named}", "once that is settled"
+        return f"{error.strerror or error}{named}", "once that is fixed"
     given = [Path(os.fsdecode(error.filename))] if isinstance(error.filename, str | bytes) else []
     temporary = Path(tempfile.gettempdir())
     fullest = min([project.run("x").parent, project.state, temporary], key=free)

@@ -48,7 +48,7 @@ def _digest(profile: Profile, overrides: Sequence[str]) -> str:
         return profile.digest
     try:
         return load(profile.path, overrides=kept, environ=environ).digest
-    except ProfileError:  # it is whole with them only
+    except ProfileError:  # the profile is complete with them only
         return ""
 
 
@@ -60,7 +60,7 @@ def require_given(lease: Lease, overrides: Sequence[str]) -> None:
     if names:
         again = " ".join(f"--set {name}=…" for name in names)
         raise UsageError(
-            f"`orch up` was given {', '.join(names)}. Such a value may be a secret, so it is kept nowhere.",
+            f"`orch up` was given {', '.join(names)}. Such a value may be a secret, so it was not stored.",
             exists=f"The machine of {lease.id} is still running, at ${lease.price:.2f}/h.",
             next_command=f"orch train {again}    # or, in the profile: train.env: NAME: {{from_env: NAME}}",
         )

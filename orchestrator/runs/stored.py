@@ -284,9 +284,9 @@ class StoredRun:
 
     def _unusable(self, why: str) -> SyncError:
         return SyncError(
-            f"What {self.store.url} holds of the run {self.run_id} cannot be used: {why}.",
-            exists="No record of it was written here.",
-            next_command=f"orch pull {self.run_id}    # from its machine, where that exists",
+            f"The run {self.run_id} in {self.store.url} cannot be used: {why}.",
+            exists="No record of it was written on this computer.",
+            next_command=f"orch pull {self.run_id}    # from its machine, if that exists",
         )
 
     # -------------------------------------------------------- objects
@@ -335,7 +335,7 @@ class StoredRun:
     def _fetch_one(self, key: str, entry: Entry, into: Path) -> None:
         stored = self.store.head(key)
         if stored is None or stored.size != entry.size:
-            raise SyncError(f"{store_keys.shown(key)} in {self.store.url} is not what its list says.")
+            raise SyncError(f"{store_keys.shown(key)} in {self.store.url} does not match its list.")
         self.store.fetch(key, into, stored.version)
 
 

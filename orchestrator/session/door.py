@@ -95,7 +95,7 @@ def include(config: Path, file: Path) -> None:
     if is_included(config, file):
         return
     config.parent.mkdir(mode=0o700, parents=True, exist_ok=True)
-    target = config.resolve()  # a link to a file elsewhere stays one
+    target = config.resolve()  # keep a link to a file elsewhere
     before = target.read_bytes() if target.exists() else b""
     mode = target.stat().st_mode & 0o777 if target.exists() else 0o600
     atomic_write(target, f"{include_line(file)}\n\n".encode() + before, mode)

@@ -29,8 +29,8 @@ def streamed(session: Session, tree: DataTree, name: str, pin: buckets.Pin) -> T
         )
     except sync.CannotStream as error:
         session.progress.say(
-            f"Note: {pin.source} is fetched whole before the run begins, in spite of `stream: true`: "
-            f"{session.machine.id} cannot show data while they come ({error.why})"
+            f"Note: {pin.source} is downloaded before the run begins, in spite of `stream: true`: "
+            f"{session.machine.id} cannot show data while they are downloaded ({error.why})"
         )
         return None
     if shown is None:
@@ -39,7 +39,7 @@ def streamed(session: Session, tree: DataTree, name: str, pin: buckets.Pin) -> T
     if link.ends and link.ends.timestamp() < time.time() + left:
         session.progress.say(
             f"The machine can fetch from {pin.source} until {moment(link.ends.timestamp())}, when the links "
-            "end that were made here; an object that has not come by then fails the run"
+            "that were made here expire; an object that has not arrived by then fails the run"
         )
     return TreeLink(shown.mount, tree.target, stream=shown.state)
 

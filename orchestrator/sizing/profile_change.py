@@ -34,7 +34,7 @@ def change_profile(profile: Path | str, sized: Sized) -> tuple[str, str]:
         after = with_data(after, new)
     except (NotEditable, UnicodeDecodeError, ProfileError) as error:
         raise UsageError(
-            f"{path} was left as it is: {error}. Put these lines into it yourself:\n{sized.snippet.rstrip()}"
+            f"{path} was not changed: {error}. Add these lines yourself:\n{sized.snippet.rstrip()}"
         ) from None
     lines = difflib.unified_diff(
         before.splitlines(keepends=True), after.splitlines(keepends=True), str(path), f"{path} (sized)"
@@ -59,6 +59,6 @@ def write_minimums(profile: Path | str, before: str, after: str) -> None:
     finally:
         trial.unlink(missing_ok=True)
     if path.read_bytes().decode("utf-8") != before:
-        raise UsageError(f"{path} was changed meanwhile, and was left as it is.")
+        raise UsageError(f"{path} was changed by something else meanwhile, so orch did not write it.")
     with atomic_file(path, path.stat().st_mode & 0o777) as part:
         part.write(after.encode())

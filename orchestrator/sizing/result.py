@@ -109,7 +109,7 @@ def read_sizes(path: Path) -> dict[str, Any] | None:
     except FileNotFoundError:
         return None
     except Malformed as error:
-        raise Malformed(f"{path.name} is not what orch measures: {error}") from None
+        raise Malformed(f"{path.name} is not a valid result of orch: {error}") from None
     result: dict[str, Any] = found
     return result
 
@@ -123,4 +123,4 @@ def _check(found: dict[str, Any]) -> None:
     if found["end"] == "no batch" and "detail" not in found:
         raise Malformed(".detail is missing")
     if any(not _REASONS[note["why"]] <= note.keys() for note in found.get("notes") or ()):
-        raise Malformed(".notes has one without its reason")
+        raise Malformed(".notes has a note without its reason")

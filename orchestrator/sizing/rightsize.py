@@ -99,7 +99,8 @@ def similar_types(run_id: str, folder: Path | str | None = None) -> tuple[tuple[
     needs = told or machines.wanted_besides_cores(evidence)
     if needs is None:
         raise UsageError(
-            f"What {run_id} needs cannot be told: {machines.untold(evidence) or 'no size would be enough'}.",
+            f"It cannot be determined what {run_id} needs: "
+            f"{machines.untold(evidence) or 'no size would be enough'}.",
             next_command=machines.remedy(evidence) or "orch size    # measures a step by itself, here",
         )
     spare = bool(evidence.usage.gpus) and not needs.gpus

@@ -181,8 +181,8 @@ def _judged(outcome: _Outcome, limit: float) -> dict[str, Any]:
         return result
     if outcome.refused:
         raise UsageError(
-            f"The program writes to {outcome.refused}, which a scratch run may not change, and so it came to "
-            "no training step.",
+            f"The program writes to {outcome.refused}, which a scratch run may not change, so it reached no "
+            "training step.",
             next_command="let it write below its working folder, and size it again",
         )
     if outcome.exit is None:
@@ -201,7 +201,7 @@ def _judged(outcome: _Outcome, limit: float) -> dict[str, Any]:
             next_command="orch record -- COMMAND    # says what any command takes",
         )
     if result["end"] == "no batch":
-        raise UsageError(f"Its batch size cannot be changed from outside: {result['detail']}.")
+        raise UsageError(f"The batch size of the program cannot be changed from outside: {result['detail']}.")
     raise UsageError(
         "The program imported TensorFlow and ended without a training step: no fit, no gradient taken."
         f"{_said(outcome)}"
@@ -212,7 +212,7 @@ def _too_small(result: Mapping[str, Any] | None) -> LocalError:
     own = (result or {}).get("own_batch")
     said = f" with a batch of {own}" if own else ""
     return LocalError(
-        f"This computer's memory is too small to try it: one training step{said} did not fit.",
+        f"This computer's memory is too small for this measurement: one training step{said} did not fit.",
         next_command="orch size --try 1,2,4 …    # smaller batches are enough to fit a line",
     )
 
@@ -246,8 +246,8 @@ def _read(run: RunDir) -> dict[str, Any] | None:
         return read_sizes(Path(run.path("size.json")))
     except Malformed as error:
         raise MalformedAnswer(
-            f"What a training step needs was not measured: {error}. Nothing of it was used.",
-            exists="Nothing was kept of the run.",
+            f"What a training step needs could not be measured: {error}. The result was not used.",
+            exists="The files of the run were removed.",
             next_command="orch lint    # the program may write where orch measures; then orch size again",
         ) from None
 

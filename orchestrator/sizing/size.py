@@ -156,7 +156,8 @@ def size(
     tell = progress or Silent()
     if profile is None and not command:
         raise UsageError(
-            "Size what?", next_command="orch size orch.yaml    # or: orch size -- python train.py"
+            "Neither a profile nor a command was given.",
+            next_command="orch size orch.yaml    # or: orch size -- python train.py",
         )
     wanted = load(Path(profile), overrides=tuple(overrides)) if profile is not None else None
     project = Project.at(folder)

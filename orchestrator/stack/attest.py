@@ -50,7 +50,7 @@ def attest(
     except Malformed as error:
         why = last_words(done.stderr, 200) or (f"status {done.returncode}" if done.returncode else error)
         raise StackError(
-            f"The environment of {python} on {host.name} does not describe itself: {why}",
+            f"The environment of {python} on {host.name} could not be read back: {why}",
             exists=f"{host.name} may still be running and cost money.",
             next_command="orch up    # reinstalls it",
         ) from None

@@ -177,7 +177,7 @@ def _fresh_name() -> str:
 
 
 def _put_uv(host: Host, base: str, survey: Survey, uv: Path, progress: Progress) -> None:
-    # The edition of this side's binary stands for the version, also for a machine of another kind.
+    # The edition of this side's binary identifies the version, also for a machine of another kind.
     members = (
         Member("uv", uv_for(survey.system, survey.machine, uv), 0o755),
         Member("edition", _edition(uv).encode()),
@@ -205,8 +205,8 @@ def _provide_python(
     if obstacle and not _far_install(host, base, interpreter, survey, progress):
         raise StackError(
             f"The machine has no Python {interpreter.version}, and this side's cannot be sent: {obstacle}.",
-            exists=f"{host.name} runs on.",
-            next_command=f"uv python install {interpreter.version}    # and work in one made with it here",
+            exists=f"{host.name} is still running.",
+            next_command=f"uv python install {interpreter.version}    # then create the local one with it",
         )
 
 

@@ -76,7 +76,7 @@ class _Meter:
     def add(self, count: int) -> None:
         with self._mutex:
             self._done += count
-            # never all of it: another size may be learnt yet
+            # never the whole: another size may become known
             self._progress.transfer("wheels", self._done, max(self._total, self._done + 1))
 
     def end(self) -> None:
@@ -132,7 +132,10 @@ def _with_patience(wheel: Wheel, target: Path, meter: _Meter, login: str | None)
 def _said(error: OSError) -> str:
     status = getattr(error, "code", None)
     if status in (401, 403):
-        return f"its index wants a login (HTTP {status}). uv and pip settings and ~/.netrc were looked at."
+        return (
+            f"its index requires a login (HTTP {status}). orch looked for one in the settings of uv and pip, "
+            "and in ~/.netrc."
+        )
     return f"{getattr(error, 'reason', None) or error}."
 
 

@@ -41,4 +41,4 @@ def uv_for(system: str, machine: str, here: Path) -> Path | bytes:
         for name in archive.namelist():
             if name.endswith("/scripts/uv"):
                 return archive.read(name)
-    raise StackError(f"{wheel.filename} holds no uv.")
+    raise StackError(f"{wheel.filename} contains no uv binary.")

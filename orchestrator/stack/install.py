@@ -67,7 +67,7 @@ def install(
     by what the machine can reach. Raise StackError if that fails.
     """
     if delivery not in _DELIVERIES:
-        raise StackError(f"delivery {delivery!r} is none of {', '.join(_DELIVERIES)}.")
+        raise StackError(f"delivery {delivery!r} is not one of {', '.join(_DELIVERIES)}.")
     progress = progress or Silent()
     place = _Place(host, agent, stack_digest(lock, interpreter))
     known = _already(place, lock, progress)
@@ -118,7 +118,7 @@ def _already(place: _Place, lock: Lock, progress: Progress) -> Fingerprint | Non
     try:
         fingerprint = parse_fingerprint(said)
     except Malformed:
-        _begin_anew(place, "it does not describe itself", progress)
+        _begin_anew(place, "it could not be read back", progress)
         return None
     faults = _faults(lock, fingerprint)
     if marker.strip() == _marker(place.digest, fingerprint) and not faults:

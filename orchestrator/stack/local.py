@@ -207,7 +207,7 @@ def base_python(lock: Lock, project: Path, environ: Mapping[str, str] = os.envir
         return _find(asked, project, environ, f"{project} and {lock.path.name} ask for Python {asked}")
     made_with = compiled_for(lock)
     if made_with and not _satisfied(made_with):
-        with contextlib.suppress(StackError):  # it may well do on another one
+        with contextlib.suppress(StackError):  # the lock may work with another one
             return _find(made_with, project, environ, "")
     return Path(sys.executable)
 

@@ -145,7 +145,7 @@ def logical_lines(text: str) -> Iterator[tuple[int, str]]:
         bare = re.sub(r"(^|\s)#.*$", "", raw.rstrip().removesuffix("\\") if continued else raw).strip()
         start = start if parts else number
         parts += [bare] if bare else []
-        # A comment line ends a requirement, even one that ends in a backslash: so pip reads it.
+        # A comment line ends a requirement, even one that ends in a backslash, as in pip.
         if not continued and parts:
             yield start, " ".join(parts)
             parts = []

@@ -56,6 +56,6 @@ def lay_out(base: Path) -> Path:
     fresh.chmod(0o755)
     try:
         fresh.rename(final)
-    except OSError:  # somebody else was first: theirs is the same
+    except OSError:  # another process was faster, with the same content
         shutil.rmtree(fresh, ignore_errors=True)
     return final

@@ -89,7 +89,7 @@ def applies(pin: Pin, markers: Mapping[str, str]) -> bool:
         return bool(Marker(pin.marker).evaluate(environment))  # type: ignore[arg-type]
     except ValueError as error:
         raise StackError(
-            f"Whether {pin.name} is for that platform cannot be told: {plain(str(error))[:300]}"
+            f"The marker of {pin.name} cannot be evaluated for that platform: {plain(str(error))[:300]}"
         ) from error
 
 

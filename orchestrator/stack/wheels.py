@@ -71,7 +71,7 @@ def find_wheels(
             next_command="uv build --wheel    # once; then lock the built file",
         )
     wheels = tuple(wheel for _, wheel in chosen if wheel)
-    # A URL with a query may be signed: a secret, and soon worthless.
+    # A URL with a query may be signed: it is a secret, and expires soon.
     if not any(urlsplit(wheel.url).query for wheel in wheels):
         atomic_write(kept, json.dumps([asdict(wheel) for wheel in wheels], indent=1).encode())
     return wheels

@@ -107,7 +107,9 @@ def prefetch(
     part = f"{tree_path(agent, name)}{'.single' if single else ''}.part"
     done = host.run(("sh", "-c", _MOVED, "sh", staged, part), timeout=600)
     if done.returncode != 0:
-        raise SyncError(f"{host.name} could not keep what it fetched of {name}: {last_words(done.stderr)}")
+        raise SyncError(
+            f"{host.name} could not store what it downloaded of {name}: {last_words(done.stderr)}"
+        )
 
 
 def _manifest(wanted: Sequence[Wanted], word: _Word) -> Manifest | None:

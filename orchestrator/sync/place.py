@@ -24,11 +24,15 @@ def place(part: Path, entries: Sequence[Entry], target: Path) -> None:
     rows = [Row(e.path, e.kind, e.size, e.mode & 0o777, e.digest, e.target) for e in entries]
     if refused := sift(rows, target.absolute())[1]:
         named = shown([f"{each.path!r} ({each.detail})" for each in refused])
-        raise SyncError(f"The store offers files that must not be written here: {named}. Nothing came.")
+        raise SyncError(
+            f"The store offers files that must not be written here: {named}. Nothing was written."
+        )
     with Confined(text(os.fsencode(part))) as came:
         for number, row in enumerate(rows):
             if row.kind == "file" and not _is(came, str(number), row):
-                raise SyncError(f"{shown([row.path])} in the store is not what its list says. Nothing came.")
+                raise SyncError(
+                    f"{shown([row.path])} in the store does not match its list. Nothing was written."
+                )
         target.mkdir(parents=True, exist_ok=True)
         with Confined(text(os.fsencode(target))) as inside:
             for number, row in enumerate(rows):

@@ -222,7 +222,8 @@ def _check_room(part: Path, needed: int) -> None:
     free = about.f_bavail * about.f_frsize
     if needed > free:
         raise LocalError(
-            f"{needed:,} bytes are to be fetched into {part.parent}, and {free:,} are free: nothing was.",
+            f"{needed:,} bytes are to be downloaded into {part.parent}, but only {free:,} are free. "
+            "Nothing was downloaded.",
             exists=_STILL_THERE,
             next_command=_ROOM_FIRST,
         )

@@ -151,8 +151,8 @@ def _send_bodies(talk: Talk, scan: Scan, needed: Sequence[Entry], name: str, pro
     total, done = sum(entry.size for entry in needed), 0
     with _opener(scan) as opened:
         for entry in needed:
-            # A file that cannot be read any more is said to be gone, and named by the other side with the
-            # others that are not what they were.
+            # A file that cannot be read any more is sent as gone. The other side reports it together with
+            # the files that changed.
             done += frames.send_body(talk.write, _content(opened, entry))
             progress.transfer(name, min(done, total - 1), total)
     talk.flush()

@@ -133,7 +133,7 @@ def _read(top: Path, listed: tree.Survey, known: tree.Known) -> tuple[list[Row],
 
 def _never_still(paths: Sequence[str]) -> SyncError:
     return SyncError(
-        f"{shown(paths)} changed while being read, again and again. Wait for what writes there, "
+        f"{shown(paths)} kept changing while being read. Wait for the program that writes there, "
         "or name it in .orchignore."
     )
 

@@ -77,7 +77,7 @@ def _folders_here(
                 continue
             try:
                 about = inside.look(row.path)
-            except OSError:  # a link of the user's stands where a folder is needed: settling will say so
+            except OSError:  # a link is where a folder is needed: writing will fail there, with the reason
                 continue
             if about is not None and stat.S_ISDIR(about.st_mode):
                 yield row.path, f"a {row.kind} there, and a folder here"

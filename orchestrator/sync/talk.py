@@ -31,7 +31,7 @@ class CannotStream(SyncError):
     """The other side cannot show a tree before all of it has arrived. `why`: the reason, as a phrase."""
 
     def __init__(self, name: str, why: str) -> None:
-        super().__init__(f"{name} cannot show data while they come: {why}.")
+        super().__init__(f"{name} cannot show data while they are downloaded: {why}.")
         self.why = why
 
 
