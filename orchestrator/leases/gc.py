@@ -152,9 +152,9 @@ def now_of(machine: Machine) -> datetime | None:
 
 
 def due(machine: Machine, now: datetime | None) -> tuple[bool, str]:
-    """Whether a machine is to be deleted, and why. Pure.
+    """Return whether a machine is to be deleted, and why. Pure.
 
-    `now`: by the clock that reported its creation; None if there is no such time.
+    `now`: by the clock that reported its creation; None if that clock is not known.
     """
     if LABEL_LEASE not in machine.labels:
         return False, f"it has no label {LABEL_LEASE}, so it is not orch's"

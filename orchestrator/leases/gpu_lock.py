@@ -27,7 +27,7 @@ from orchestrator.stack.target import applicable
 
 ALLOWED = "lock-without-gpu"
 _DRIVER = re.compile(r"nvidia-(\d{3})(?!\d)")
-"""Of the names of Google's images, which tell the branch of their driver."""
+"""Matches names of Google's images, which contain the branch of their driver."""
 
 _WHY = {
     (Framework.TENSORFLOW, Lack.CPU_BUILD): "is built without GPUs",

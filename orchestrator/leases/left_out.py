@@ -1,4 +1,4 @@
-"""What a refusal of a create call says of other offers: those that would be refused as well are left out."""
+"""Remember refusals of create calls, and leave out offers that would be refused for the same reason."""
 
 from __future__ import annotations
 
@@ -9,19 +9,21 @@ from orchestrator.model import Offer, Progress
 
 
 class LeftOut:
-    """Of one `up`. Waiting raises no quota and makes no network, so refusals are kept between its tries."""
+    """The lasting refusals of one `up`. Waiting changes neither quotas nor networks, so they are kept
+    between its tries.
+    """
 
     def __init__(self) -> None:
         self._met: list[tuple[Offer, ProviderError]] = []
 
     def note(self, offer: Offer, error: ProviderError, tell: Progress) -> None:
-        """Keep a refusal of `offer`, and say it, where it lasts."""
+        """Keep and report a refusal of `offer`, if it is a lasting one."""
         if is_lasting(error):
             self._met.append((offer, error))
             tell.say(error.message)
 
     def has(self, offer: Offer) -> bool:
-        """Whether a refusal that was met holds for `offer` too."""
+        """Return whether a kept refusal applies to `offer` too."""
         return any(
             (error.everywhere or offer.region == met.region)
             and (error.fault is not Fault.QUOTA or _needs_as_much(offer, met))
@@ -29,22 +31,24 @@ class LeftOut:
         )
 
     def others(self, offers: Sequence[Offer]) -> tuple[Offer, ...]:
-        """The offers for which none holds."""
+        """Return the offers to which no kept refusal applies."""
         return tuple(offer for offer in offers if not self.has(offer))
 
 
 def leads_on(error: ProviderError) -> bool:
-    """Whether another offer may do where a create call is refused so."""
+    """Return whether another offer may succeed after this refusal."""
     return error.fault is Fault.CAPACITY or is_lasting(error)
 
 
 def is_lasting(error: ProviderError) -> bool:
-    """Whether it is refused however long anybody waits."""
+    """Return whether the refusal will not change by waiting."""
     return error.fault is Fault.QUOTA or error.there_alone
 
 
 def _needs_as_much(offer: Offer, met: Offer) -> bool:
-    """Quotas count CPUs, or GPUs of one name; those of spot machines are others."""
+    """Return whether an offer exceeds a quota that `met` exceeded. Quotas count CPUs, or GPUs of one
+    name; spot machines have their own.
+    """
     return (
         (offer.cloud, offer.spot, offer.accelerator) == (met.cloud, met.spot, met.accelerator)
         and offer.accelerator_count >= met.accelerator_count

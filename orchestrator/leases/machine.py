@@ -136,13 +136,15 @@ def _create(
 
 
 def _refused(planned: Plan, refusals: Sequence[ProviderError], wanted: Profile) -> ProviderError:
-    """The error where no offer could be had: that of the first refusal, where no waiting helps."""
+    """Return the error if no offer was available: with the fault of the first refusal if waiting cannot
+    help.
+    """
     tried = "; ".join(error.message for error in refusals) or planned.refusal or "nothing is offered"
     first = next(iter(refusals), None)
     lasting = first if first and all(map(is_lasting, refusals)) else None
     return ProviderError(
         lasting.fault if lasting else Fault.CAPACITY,
-        f"No machine could be had. {tried}",
+        f"No machine could be created. {tried}",
         code=lasting.code if lasting else "",
         exists=NOTHING_CREATED,
         next_command=(lasting and lasting.next_command) or f"orch plan {shlex.quote(str(wanted.path))}",
@@ -255,7 +257,7 @@ def _accept(ledger: Ledger, provider: Provider, spec: MachineSpec, machine: Mach
     except LockLost as lost:
         now = ledger.lease()
         if now.open and any(a.number == spec.attempt and not a.refused for a in now.attempts):
-            raise  # whoever goes on finds it by its label, and keeps it
+            raise  # the next call finds it by its label, and keeps it
         provider.delete(machine)
         lost.exists = f"{machine.id} was created too late and is being deleted."
         raise

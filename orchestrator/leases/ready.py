@@ -14,7 +14,7 @@ MOST_REGIONS = 4
 """Regions whose quota is checked: each takes a few requests, and most lists have dozens."""
 
 _FAULTS = {Topic.QUOTA: Fault.QUOTA, Topic.CREDENTIALS: Fault.AUTH}
-"""What a lack of each topic is; of the others INVALID."""
+"""The fault for each topic; INVALID for all others."""
 
 
 @dataclass(frozen=True)
@@ -29,11 +29,11 @@ class Ready:
 
 
 def require_ready(wanted: Profile, offers: Sequence[Offer]) -> Ready:
-    """The offers without regions whose quota is used up; warnings name those.
+    """Return the offers without regions whose quota is used up; warnings name those.
 
-    Raise ProviderError where credentials lack, where network, plan or a policy refuse the first of them, or
-    the quota of every region that was asked. What cannot be told, for a permission or for an answer that
-    does not come, stops nothing.
+    Raise ProviderError if there are no credentials; if the network, the plan or a policy refuses the first
+    offer; or if the quota of every region that was asked is used up. What cannot be determined, because a
+    permission is missing or an answer does not come, is not an error.
     """
     refused: list[Check] = []
     left, first = tuple(offers), None

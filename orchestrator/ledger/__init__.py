@@ -49,26 +49,26 @@ class Ledger(Journal):
         self.append(event.kind, **encode(event))
 
     def lease(self) -> Lease:
-        """Read all events that can be read. Damage never raises."""
+        """Return the lease that the readable events add up to. Never raises because of damage."""
         return self.lease_in(self.contents())
 
     def lease_in(self, known: Contents) -> Lease:
-        """The lease as these contents of the ledger tell it."""
+        """Return the lease that these contents of a ledger add up to."""
         lease = fold(known.events, self.path.parent.name)
         return lease if known.whole else replace(lease, whole=False, problem=known.problem)
 
 
 class TeamLedger(Ledger):
-    """The same ledger where several computers write it."""
+    """A ledger that several computers write."""
 
     def __init__(self, book: SharedBook) -> None:
         super().__init__(book.path)
         self._book = book
 
     def append(self, event: str, **data: Any) -> None:
-        """Write one line to the store and to the copy here. The opening line is written by one client only.
+        """Write one line to the store and to the local copy. Only one client can write the opening line.
 
-        Raises StorageError, LocalError and Busy in addition to what a file's ledger raises.
+        Raises StorageError, LocalError and Busy in addition to what the ledger of one computer raises.
         """
         self._book.append(event, data, first=event == "lease.opened")
 
@@ -76,7 +76,7 @@ class TeamLedger(Ledger):
         return self._book.contents()
 
     def lease_in(self, known: Contents) -> Lease:
-        """As above; the profile of a folder on another computer is the file at the same place in this one."""
+        """Return the lease, with the profile's path translated to the corresponding file in this folder."""
         found = super().lease_in(known)
         if not isinstance(path := found.profile.get("path"), str):
             return found
@@ -84,7 +84,9 @@ class TeamLedger(Ledger):
 
 
 def _in_folder(path: str, root: Path) -> str:
-    """`path` where it exists; else the file below `root` that has the most of its last parts in common."""
+    """Return `path` if that file exists; else the file below `root` with the most trailing parts in
+    common; else `path`.
+    """
     parts = Path(path).parts
     tails = (root.joinpath(*parts[first:]) for first in range(1, len(parts)))
     return path if Path(path).is_file() else str(next((tail for tail in tails if tail.is_file()), path))

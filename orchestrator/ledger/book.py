@@ -1,8 +1,8 @@
-"""One ledger that several computers write: an object of a store, and a copy of it here.
+"""A ledger that several computers write: an object of a store, and a copy of it on this computer.
 
-The object has the lines of a ledger's file, and each append writes it over the version that the new line
-follows; so two computers never write two lines in one place, and who is late reads first what it missed. The
-copy serves while the store does not answer, and saves reading what did not change.
+The object holds the lines of a ledger's file. Each append replaces the object, on condition that its version
+is the one that was read. So no two computers write the same position: a client that lost the race first reads
+what it missed. The copy is used while the store does not answer, and saves reading what did not change.
 """
 
 from __future__ import annotations
@@ -24,13 +24,15 @@ from orchestrator.model.stores import Store, Stored
 from orchestrator.storage.placing import placed
 
 NOTE = "shared.json"
-"""Beside the copy: which object it is a copy of, and of which version."""
+"""The note beside the copy: which object it is a copy of, and of which version."""
 _MOST_NOTE = 10_000
 
 
 @dataclass(frozen=True)
 class Note:
-    """`url` and `key` name the object; `version` is that of the copy whose SHA-256 is `sha256`, or ""."""
+    """Which object the copy is a copy of. `url` and `key` name the object; `version` is the version of
+    the copy whose SHA-256 is `sha256`, or "".
+    """
 
     url: str
     key: str
@@ -42,7 +44,7 @@ class Note:
 
 
 def read_note(folder: Path) -> Note | None:
-    """None where the ledger of this folder is on this computer alone, or its note cannot be read."""
+    """Return the note of a folder; None if its ledger is not shared, or the note cannot be read."""
     with suppress(OSError, ValueError, RecursionError):
         with open(folder / NOTE, "rb") as file:
             value = json.loads(file.read(_MOST_NOTE))
@@ -53,10 +55,10 @@ def read_note(folder: Path) -> Note | None:
 
 
 class SharedBook:
-    """The lines of one ledger: `path` is the copy, in a folder of its own.
+    """The lines of one shared ledger. `path`: the local copy, in a folder of its own.
 
-    `writer` names this client in every line. `require` is called before each write: it raises where a lock
-    that the caller counts on is lost.
+    `writer` names this client in every line. `require` is called before each write: it raises if a lock that
+    the caller relies on was lost.
     """
 
     def __init__(
@@ -66,9 +68,10 @@ class SharedBook:
         self._require = require
 
     def append(self, event: str, data: dict[str, Any], *, first: bool) -> None:
-        """Write one line after all that is there; with `first` only where nothing is, else it raises Busy.
+        """Write one line after all that are there. With `first`, raise Busy if there is any.
 
-        Raises StorageError; the line may have been written then. Whoever reads the ledger next sees it.
+        If this raises StorageError, the line may have been written; the next reader of the ledger sees
+        whether it was.
         """
         with self._locked():
             text, version = self._known()
@@ -87,13 +90,15 @@ class SharedBook:
                 except Changed:
                     missed = text
                     text, version = self._read()
-                    text = text if version else missed  # somebody removed the object: it is written again
+                    text = text if version else missed  # the object was removed: write it again
                     continue
                 self._keep(content, stored.version)
                 return
 
     def contents(self) -> Contents:
-        """What the object has; what the copy has, with the problem, where the store does not answer."""
+        """Return the lines of the object. If the store does not answer, return those of the copy, with
+        the problem.
+        """
         try:
             with self._locked():
                 head = self._store.head(self._key)
@@ -108,20 +113,20 @@ class SharedBook:
         return parse(text)
 
     def update(self, listed: Stored) -> None:
-        """Read the object unless the copy is of the version that was listed."""
+        """Read the object, unless the copy already has the listed version."""
         with self._locked():
             if not self._is_known(listed):
                 self._read()
 
     def copied(self, problem: str) -> Contents:
-        """What the copy has, without a look into the store, and why."""
+        """Return the lines of the copy without asking the store. `problem`: why the store is not asked."""
         return replace(parse(self._copy()), problem=problem)
 
     def _is_known(self, stored: Stored) -> bool:
         return self._known()[1] == stored.version
 
     def _known(self) -> tuple[bytes, str]:
-        """The copy and its version; nothing where the copy is not what was written here."""
+        """Return the copy and its version; (b"", "") if the copy is not the one that was noted."""
         note, text = read_note(self.path.parent), self._copy()
         same = note is not None and (note.url, note.key) == (self._store.url, self._key)
         if note and same and note.version and note.sha256 == hashlib.sha256(text).hexdigest():
@@ -141,7 +146,9 @@ class SharedBook:
             return text, head.version
 
     def _keep(self, text: bytes, version: str) -> None:
-        """The note last: a copy that was not noted is read again. Without room here there is none."""
+        """Save the copy, then its note: a copy without a matching note is read again. If this computer
+        has no room, nothing is saved.
+        """
         with suppress(OSError, LocalError):
             _place(self.path, text)
             digest = hashlib.sha256(text).hexdigest()

@@ -1,8 +1,8 @@
-"""The clock of a ledger: this computer's, without what was set on it meanwhile.
+"""The clock of a ledger: this computer's clock, unaffected by changes of its setting.
 
-Each line has the wall clock's time, and a tick of the clock that nobody sets. Within one start of this
-computer times are counted by ticks from the first line that it wrote; between two starts, and on another
-computer, the wall clocks count.
+Each line has the wall clock's time, and a tick of a clock that cannot be set. Between lines of one boot of a
+computer, times are counted by ticks from the first of these lines; across boots and computers the wall clock
+counts.
 """
 
 from __future__ import annotations
@@ -19,14 +19,14 @@ _BOOT_ID = Path("/proc/sys/kernel/random/boot_id")
 
 @dataclass(frozen=True)
 class Tick:
-    """Seconds `up` since the start `boot` of a computer."""
+    """`up`: seconds since a computer booted. `boot`: the id of that boot."""
 
     boot: str
     up: float
 
 
 def tick() -> Tick | None:
-    """None where this system has no such clock."""
+    """Return the current tick; None if this system has no such clock."""
     if _BOOTTIME is None:
         return None
     try:
@@ -36,7 +36,7 @@ def tick() -> Tick | None:
 
 
 def tick_of(value: object) -> Tick | None:
-    """The tick that a line has as [boot, up]."""
+    """Return the tick that a line holds as [boot, up]; None if it holds none."""
     match value:
         case [str(boot), float(up)]:
             return Tick(boot, up)
@@ -48,6 +48,8 @@ def as_json(at: Tick | None) -> dict[str, Any]:
 
 
 def now(started: Mapping[str, float]) -> float:
-    """Unix seconds by a ledger's clock. `started`: when each computer's start was, by its first line."""
+    """Return Unix seconds by a ledger's clock. `started`: the time of each boot, computed from its first
+    line.
+    """
     at = tick()
     return started[at.boot] + at.up if at and at.boot in started else time.time()

@@ -1,4 +1,4 @@
-"""What is known of a run when it starts: the first part of its record, and the job."""
+"""What is known of a run when it starts: the first part of its record, and its job."""
 
 from __future__ import annotations
 
@@ -15,7 +15,9 @@ _OPTIONAL = ("command", "code", "request", "agent", "job", "resume_proof", "stor
 
 @dataclass(frozen=True)
 class Retried:
-    """How often a run was begun again without a call, since somebody called for it: as profile.Retry."""
+    """How often a run was retried automatically since the last call by the user, by the reasons of
+    profile.Retry.
+    """
 
     interruption: int = 0
     error: int = 0
@@ -26,7 +28,7 @@ FIRST = Retried()
 
 @dataclass(frozen=True)
 class Try:
-    """Which attempt at its id a run is, from 1, and what changed since the one before."""
+    """Which attempt at its run id a run is, from 1, and what changed since the attempt before."""
 
     number: int = 1
     changed: tuple[_Text, ...] = ()
@@ -35,9 +37,10 @@ class Try:
 
 @dataclass(frozen=True)
 class Draft:
-    """A part is None where it is not known. `job` is without its environment, which may hold secrets.
+    """What is known of a run when it starts. A part that is not known is None. `job` lacks its environment,
+    which may hold secrets.
 
-    `store`: the url of the store into which the machine may put what the run leaves.
+    `store`: the url of the store to which the machine may upload the results of the run.
     """
 
     stack: StackFacts | None = None
@@ -54,10 +57,10 @@ class Draft:
     request: RequestFacts | None = None
 
     def as_json(self) -> dict[str, Any]:
-        """As an event of the ledger has it."""
+        """Return the draft as an event of the ledger holds it."""
         return {key: each for key, each in asdict(self).items() if each is not None or key not in _OPTIONAL}
 
     @classmethod
     def from_json(cls, found: object) -> Draft:
-        """The draft that an event has. Raises Malformed, a ValueError."""
+        """Return the draft that an event holds. Raise Malformed, a ValueError, if it is not one."""
         return value(cls, found)

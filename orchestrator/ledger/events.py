@@ -22,7 +22,7 @@ _FILES = 1_000_000
 
 @dataclass(frozen=True)
 class LedgerEvent:
-    """What happened, or is about to. `kind`: its name in the file."""
+    """Something that happened or is about to happen. `kind`: its name in the file."""
 
     kind: ClassVar[str]
 
@@ -42,7 +42,7 @@ class LeaseOpened(LedgerEvent):
 
 @dataclass(frozen=True)
 class LeaseKept(LedgerEvent):
-    """An `orch up` keeps a lease that `orch run` opened."""
+    """The user called `orch up`, so a lease that `orch run` opened is kept after the run."""
 
     kind = "lease.kept"
 
@@ -204,7 +204,7 @@ class LeftBehind:
 
 @dataclass(frozen=True)
 class RunCollected(LedgerEvent):
-    """The results are on the computer that writes this."""
+    """The results are on the computer that writes this event."""
 
     kind = "run.collected"
     run_id: str
@@ -245,13 +245,15 @@ _KINDS: Mapping[str, type[LedgerEvent]] = {shape.kind: shape for shape in Ledger
 
 
 def encode(event: LedgerEvent) -> dict[str, Any]:
-    """The fields of its line. Fields that have their default are left out."""
+    """Return the fields of an event's line. Fields that have their default are left out."""
     given = ((each.name, getattr(event, each.name), each.default) for each in fields(event))
     return {name: _plain(found) for name, found, default in given if found != default}
 
 
 def decode(kind: str, data: Mapping[str, Any]) -> LedgerEvent | None:
-    """The event of a line; None for a kind of a later version. Raises Malformed, a ValueError."""
+    """Return the event of a line; None if its kind is unknown, as from a later version. Raise Malformed,
+    a ValueError, if its fields are not those of its kind.
+    """
     shape = _KINDS.get(kind)
     return None if shape is None else value(shape, dict(data))
 

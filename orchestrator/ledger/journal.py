@@ -1,8 +1,8 @@
 """The file of a ledger: one JSON object a line, fsynced, never rewritten.
 
-A line is {"v", "seq", "time", "tick", "event", ..., "crc"}, with "by" and "nonce" in a ledger of a team;
-`crc` is the CRC-32 of the object without it.
-What cannot be read (a torn line, zeros after a power loss, the marks of a merge) is skipped and kept.
+A line is {"v", "seq", "time", "tick", "event", ..., "crc"}; in a team's ledger it also has "by" and "nonce".
+`crc` is the CRC-32 of the object without it. Lines that cannot be read (a torn line, zeros after a power
+loss, conflict markers of a merge) are skipped and kept.
 """
 
 from __future__ import annotations
@@ -27,15 +27,15 @@ VERSION = 1
 
 _OURS = ("v", "seq", "time", "tick", "event", "by", "nonce", "crc")
 _PADDING = b"\0 \t\r\n"
-_LATEST = 1e11  # seconds since 1970; later times are no times
+_LATEST = 1e11  # seconds since 1970; later times are invalid
 
 
 @dataclass(frozen=True)
 class Event:
-    """One line. `data` is what the event carries besides its sequence number and time (Unix seconds).
+    """One line. `data`: the fields of the event besides its sequence number and time (Unix seconds).
 
-    `tick`: the same moment by the clock that nobody sets; None where there is none. `by`: the client that
-    wrote it, in a ledger of a team.
+    `tick`: the same moment by the clock that cannot be set; None if there is none. `by`: the client that
+    wrote the line, in a team's ledger.
     """
 
     seq: int
@@ -50,8 +50,8 @@ class Event:
 class Contents:
     """The content of a ledger's file.
 
-    `skipped`: whole lines that cannot be read. `newer`: the highest version above ours, None where there is
-    none. `problem`: why the file could not be opened, "" where it could.
+    `skipped`: complete lines that cannot be read. `newer`: the highest version above ours; None if there is
+    none. `problem`: why the file or store could not be read; "" if it could.
     """
 
     events: tuple[Event, ...] = ()
@@ -71,9 +71,9 @@ class Journal:
         self.path = path
 
     def append(self, event: str, **data: Any) -> None:
-        """Write one line after all that is there.
+        """Write one line after all that are there.
 
-        Raises OSError where this computer refuses, and UsageError where a later version wrote the file.
+        Raise OSError if the line cannot be written, and UsageError if a later version of orch wrote the file.
         """
         self.path.parent.mkdir(parents=True, exist_ok=True)
         with self._locked() as handle:
@@ -90,7 +90,7 @@ class Journal:
             return Contents(problem=error.strerror or str(error))
 
     def events(self) -> list[Event]:
-        """Every line that can be read, in order."""
+        """Return every line that can be read, in order."""
         return list(self.contents().events)
 
     @contextmanager
@@ -104,12 +104,14 @@ class Journal:
 
 
 def next_line(text: bytes, path: Path, event: str, data: Mapping[str, Any]) -> bytes:
-    """What is to be appended to `text`, the content of a ledger. Raises UsageError."""
+    """Return the bytes to append to `text`, the content of a ledger. Raise UsageError if a later version
+    wrote it.
+    """
     known = parse(text)
     if known.newer:
         raise _refusal(path, known.newer)
     seq = max((one.seq for one in known.events), default=-1) + 1
-    start = b"" if not text or text.endswith(b"\n") else b"\n"  # a torn line stays a line by itself
+    start = b"" if not text or text.endswith(b"\n") else b"\n"  # a torn line remains a line of its own
     head = {"v": VERSION, "seq": seq, "time": _now(), **clock.as_json(clock.tick()), "event": event}
     return start + _line({**head, **data})
 
@@ -129,7 +131,7 @@ def parse(text: bytes) -> Contents:
 
 
 def _record(line: bytes) -> dict[str, Any] | None:
-    """The object of one line; None for what is no event, or not the one that was written."""
+    """Return the object of one line; None if it is not an event, or its checksum does not match."""
     try:
         record = json.loads(line)
     except (ValueError, RecursionError):
@@ -151,7 +153,7 @@ def _event(record: Mapping[str, Any]) -> Event:
 
 
 def is_time(value: object) -> bool:
-    """Whether it can be Unix seconds."""
+    """Return whether a value can be Unix seconds."""
     return is_number(value) and 0 <= float(value) < _LATEST  # type: ignore[arg-type]
 
 
@@ -179,16 +181,16 @@ def _crc(record: Mapping[str, Any]) -> int:
 
 
 def _write(handle: int, text: bytes) -> None:
-    """All of it, or OSError: a disk that fills up takes a part first."""
+    """Write all of `text`, or raise OSError: a disk that fills up writes only a part at first."""
     while text:
         text = text[os.write(handle, text) :]
 
 
 def _refusal(path: Path, newer: int) -> UsageError:
     return UsageError(
-        f"{path} was written by version {newer} of the ledger; this orch writes version {VERSION}, and "
-        "changes nothing in it.",
-        exists="What is leased there still exists: orch down ends it.",
+        f"{path} was written by version {newer} of the ledger; this orch writes version {VERSION}, so it "
+        "did not change the file.",
+        exists="A machine of this lease may still exist; orch down deletes it.",
         next_command="pip install --upgrade orch-train    # or, to end the machine: orch down",
     )
 

@@ -42,7 +42,9 @@ E = TypeVar("E", bound=LedgerEvent)
 
 @dataclass(frozen=True)
 class Resumed:
-    """The checkpoint from which an attempt goes on: copy `seq` of an earlier attempt, made at `taken_at`."""
+    """The checkpoint from which an attempt continues: copy `seq` of an earlier attempt, made at
+    `taken_at`.
+    """
 
     attempt: int
     seq: int
@@ -51,12 +53,12 @@ class Resumed:
 
 @dataclass(frozen=True)
 class LeasedRun:
-    """A run as the ledger knows it. `exit_reason` is None while nobody saw it end.
+    """A run as the ledger knows it. `exit_reason` is None until it was seen to end.
 
-    `lost`: why its results will never come, where its machine is gone with them. `released`: its machine was
-    told that they are here. `draft` is the part of its record that was known when it started: stack, data,
-    parity, timings. `found`: its start cannot be read, and its machine told that it is there.
-    In a ledger of a team `by` is the client that started it, and `home` the one that has its results.
+    `lost`: why its results can never be fetched, if they went with its machine. `released`: its machine was
+    told that the results were fetched. `left`: files that stayed on the machine. `draft`: what was known of
+    it when it started. `found`: the machine reported this run, whose start cannot be read in the ledger. In a
+    team's ledger `by` is the client that started it, and `home` the client that has its results.
     """
 
     run_id: str
@@ -74,24 +76,29 @@ class LeasedRun:
 
     @property
     def untold(self) -> bool:
-        """Whether its machine is to be told that its results are here, so that it may count as idle."""
+        """Whether its machine must still be told that the results were fetched, so that it may count as
+        idle.
+        """
         return self.collected and not self.released and not any(each.can_come for each in self.left)
 
     @property
     def attempt(self) -> int:
-        """Which attempt at its id it is, from 1."""
+        """Which attempt at its run id this is, from 1."""
         return self.draft.attempt.number
 
     @property
     def inherited(self) -> dict[str, str]:
-        """The variables of the user's shell that it got."""
+        """The variables that it inherited from the user's shell."""
         return dict((self.draft.stack or {}).get("inherited") or {})
 
 
 @dataclass(frozen=True)
 class Attempt:
-    """One create call. `outcome`: intended (maybe made), accepted, or the fault that refused it; where that
-    came after the call may have taken effect, it is `undecided`."""
+    """One create call.
+
+    `outcome`: intended (the machine may exist), accepted, or the fault with which it was refused.
+    `undecided`: it was refused after it may have taken effect.
+    """
 
     number: int
     instance_type: str
@@ -105,22 +112,22 @@ class Attempt:
 
     @property
     def settled(self) -> bool:
-        """Whether it is known what came of it: where not, its machine may have been made."""
+        """Whether the result is known; if not, the machine may have been created."""
         return not self.undecided and self.outcome not in ("intended", "transient", "unknown")
 
     @property
     def refused(self) -> bool:
-        """Whether it is known that it made no machine."""
+        """Whether it is known that no machine was created."""
         return self.settled and self.outcome != "accepted"
 
 
 @dataclass(frozen=True)
 class Lease:
-    """One `up` … `down`, as its events add up. `whole`: every line of its ledger could be read.
+    """One lease, from `up` to `down`, as its events add up. `whole`: every line of its ledger could be read.
 
-    `for_run`: the run for which `run` made the lease, and ends it; None where somebody called `up`.
-    `started`: see ledger.clock.now. `owner`: the client that opened it, in a ledger of a team. `problem`: why
-    the store of its ledger could not be read; the rest is as it was when it was read last.
+    `for_run`: the run for which `orch run` opened the lease, which it closes again; None for `orch up`.
+    `started`: see ledger.clock.now. `owner`: the client that opened it, in a team's ledger. `problem`: why
+    the store of its ledger could not be read; the other fields are then as they were last read.
     """
 
     id: str
@@ -146,11 +153,11 @@ class Lease:
     problem: str = ""
 
     def now(self) -> float:
-        """Unix seconds by the clock of its ledger."""
+        """Return Unix seconds by the clock of this ledger."""
         return clock.now(self.started)
 
     def seen(self, machine: str, age: float | None) -> Lease:
-        """As the cloud tells the machine's age now."""
+        """Return the lease, corrected by the machine's age in seconds as the cloud reports it now."""
         if age is None:
             return self
         now = self.now()
@@ -169,34 +176,36 @@ class Lease:
 
     @property
     def uncollected(self) -> tuple[LeasedRun, ...]:
-        """The runs whose results are on the machine only. A lost run has none to collect any more."""
+        """The runs whose results are on the machine only. Lost runs are not among them."""
         return tuple(run for run in self.runs.values() if not run.collected and run.lost is None)
 
     @property
     def untold(self) -> tuple[LeasedRun, ...]:
-        """The fetched runs of which their machine was not told."""
+        """The fetched runs whose machine must still be told that they were fetched."""
         return tuple(run for run in self.runs.values() if run.untold)
 
     @property
     def holding(self) -> Holding | None:
-        """The machine that serves, or served last; None where none was accepted."""
+        """The machine that is in use, or was last; None if none was accepted."""
         known = (self.machine or {}).get("id")
         return next((holding for holding in self.holdings if holding.id == known), None)
 
     def cost(self, now: float) -> float:
-        """US dollars so far, of every machine that the lease had, at the recorded prices, by the second."""
+        """Return the cost so far in US dollars, of every machine of the lease, at the recorded prices, by
+        the second.
+        """
         until = self.closed_at or now
         return sum(holding.seconds(until) / 3600 * holding.usd_hour for holding in self.holdings)
 
     def seconds(self, now: float) -> float:
-        """For how long machines ran, each counted from its creation to its end."""
+        """Return how long machines ran, in total, each from its creation to its end."""
         return sum(holding.seconds(self.closed_at or now) for holding in self.holdings)
 
 
 def fold(events: Sequence[Event], name: str = "") -> Lease:
-    """Fold events into a lease. Unsound events are skipped, and the lease is then not `whole`.
+    """Fold events into a lease. Invalid events are skipped, and the lease is then not `whole`.
 
-    `name`: the lease's id if its opening cannot be read.
+    `name`: the lease's id if its opening event cannot be read.
     """
     started: dict[str, float] = {}
     events = [_timed(event, started) for event in events]
@@ -210,7 +219,7 @@ def fold(events: Sequence[Event], name: str = "") -> Lease:
 
 
 def _timed(event: Event, started: dict[str, float]) -> Event:
-    """The event with its time by the ledger's clock."""
+    """Return the event with its time by the ledger's clock."""
     if event.tick is None:
         return event
     begun = started.setdefault(event.tick.boot, event.time - event.tick.up)
@@ -218,7 +227,9 @@ def _timed(event: Event, started: dict[str, float]) -> Event:
 
 
 def _opened(events: Sequence[Event], name: str) -> Lease:
-    """The lease as it was opened; reconstructed from other events if its opening cannot be read."""
+    """Return the lease as it was opened; reconstructed from other events if its opening event cannot be
+    read.
+    """
     for event, opened in _sound(events, LeaseOpened):
         return Lease(opened.lease, event.time, opened.profile, for_run=opened.for_run, owner=event.by)
     machines = [accepted.machine for _, accepted in _sound(events, CreateAccepted)]
@@ -233,7 +244,7 @@ def _opened(events: Sequence[Event], name: str) -> Lease:
 
 
 def _sound(events: Sequence[Event], shape: type[E]) -> Iterator[tuple[Event, E]]:
-    """The events of one kind that can be read."""
+    """Yield the events of one kind that can be read."""
     for event in events:
         if event.event == shape.kind:
             with suppress(ValueError):
@@ -298,11 +309,11 @@ def _run_step(lease: Lease, told: LedgerEvent | None, event: Event) -> Lease:
         case RunLost(run_id, reason, detail, ran):
             lost = replace(lease.runs[run_id], exit_reason=reason, lost=detail)
             return _with_run(_charged(lease, ran), lost)
-    return lease  # an event that changes nothing, or of a later version
+    return lease  # an event without effect here, or one of a later version
 
 
 def _charged(lease: Lease, ran: Ran | None) -> Lease:
-    """The lease with the times and cost of a run's job, if they are known."""
+    """Return the lease with the times and cost of a run's job, if they are known."""
     if ran is None:
         return lease
     others = (each for each in lease.ran if not each.is_of(ran.run_id, ran.attempt))
@@ -310,7 +321,9 @@ def _charged(lease: Lease, ran: Ran | None) -> Lease:
 
 
 def _refused(lease: Lease, told: CreateRefused) -> Lease:
-    """A cloud may refuse a machine after it accepted it: such a machine never answered and costs nothing."""
+    """Note a refusal. If it comes after the machine was accepted, that machine never became reachable and
+    costs nothing.
+    """
     attempts = _settle(
         lease.attempts, told.attempt, outcome=told.fault, message=told.message, undecided=told.undecided
     )
@@ -324,7 +337,7 @@ def _refused(lease: Lease, told: CreateRefused) -> Lease:
 
 
 def _held(lease: Lease, told: CreateAccepted, event: Event) -> tuple[Holding, ...]:
-    """The holdings with one more, or with one that was found again."""
+    """Return the holdings with the new machine, which replaces its earlier entry if it was found again."""
     facts = (told.machine, told.created_at, event.time, told.deadline, told.price)
     new = Holding(lease.id, *facts, age=told.age, disk_price=told.disk_usd_hour, by=event.by)
     return (*(held for held in lease.holdings if held.id != new.id), new)
@@ -340,7 +353,7 @@ def _ended(holdings: tuple[Holding, ...], machine: str, at: float) -> tuple[Hold
 
 
 def _intended(attempts: tuple[Attempt, ...], told: CreateIntent) -> tuple[Attempt, ...]:
-    """The attempts with one more. An attempt that is continued after a kill keeps its number."""
+    """Return the attempts with the new one. An attempt that is continued after a kill keeps its number."""
     facts = (told.attempt, told.instance_type, told.zone, told.price, told.deadline)
     attempt = Attempt(*facts, lasts=told.lasts)
     return (*(a for a in attempts if a.number != attempt.number), attempt)

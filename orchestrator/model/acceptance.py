@@ -1,4 +1,4 @@
-"""What a model must show before it takes the place of the last one, and the history of those that did."""
+"""The gate that a model must pass to replace the current one, and the history of the models that passed."""
 
 from __future__ import annotations
 
@@ -12,18 +12,20 @@ from .answers import Like, Most
 from .outcomes import Conclusion
 
 MODELS = "models"
-"""The folder of a project that has a link for each model, to the run that is current."""
+"""The folder of a project with a link for each model, to the run that is current."""
 
 NAME_PATTERN = r"[A-Za-z0-9][A-Za-z0-9._-]{0,63}"
 MOST_PROMOTIONS = 1000
-"""Of one model; the oldest are forgotten."""
+"""Promotions that are kept of one model; the oldest are removed."""
 
 _RUN = r"[A-Za-z0-9][A-Za-z0-9._-]{0,99}"
 
 
 @dataclass(frozen=True)
 class Limit:
-    """The least and the greatest that a metric may be. `exclusive`: and not equal to either."""
+    """The lowest and the highest allowed value of a metric. `exclusive`: the limits themselves are not
+    allowed.
+    """
 
     low: float | None = None
     high: float | None = None
@@ -39,27 +41,29 @@ class Limit:
 
 @dataclass(frozen=True)
 class Margin:
-    """By how much a metric may be worse than that of the current model."""
+    """How much worse a metric may be than that of the current model."""
 
     by: float
     higher_is_better: bool
 
     def floor(self, before: float) -> float:
-        """The worst value that is still accepted."""
+        """Return the worst value that is still accepted."""
         return before - self.by if self.higher_is_better else before + self.by
 
     def exceeded(self, now: float, before: float) -> bool:
-        """Differences at the margin itself are rounded in the model's favour."""
+        """Return whether a metric is worse by more than the margin. A difference equal to the margin, up
+        to rounding, is accepted.
+        """
         worse = before - now if self.higher_is_better else now - before
         return worse > self.by and not math.isclose(worse, self.by, rel_tol=1e-9)
 
 
 @dataclass(frozen=True)
 class Accept:
-    """The gate of a profile. `name` is the model whose place is taken: `models/<name>`.
+    """The gate of a profile. `name` is the model to replace: `models/<name>`.
 
-    `parity`: verdicts that are accepted; () asks for no verdict. `model_check`: every model file must have
-    been checked, too; one that failed its check is refused in any case.
+    `parity`: verdicts that are accepted; () requires none. `model_check`: every model file must also have
+    been checked; a file that failed its check is refused in any case.
     """
 
     name: str = "current"
@@ -91,8 +95,8 @@ class RefusalReason(StrEnum):
 class Refusal:
     """One rule that a run broke. `subject`: the metric's or file's name, or the verdict that was found.
 
-    `found` and `wanted` are values of the metric, None where there are none. `against`: the run whose model
-    is current. `known`: the metrics that the run has, where it lacks the one.
+    `found` and `wanted` are values of the metric, None if there are none. `against`: the run whose model is
+    current. `known`: the metrics that the run has, if it lacks `subject`.
     """
 
     reason: RefusalReason
@@ -128,7 +132,7 @@ class Promotion:
 class ModelHistory:
     """The promotions of one model, the oldest first: the last one is current. `store`: its url, or "".
 
-    The same object lies here, in `.orch/models/<name>.json`, and in the store, where it is the truth.
+    The same object is in `.orch/models/<name>.json` and in the store, whose copy is authoritative.
     """
 
     name: Annotated[str, Like(NAME_PATTERN)]
@@ -140,11 +144,11 @@ class ModelHistory:
         return self.promotions[-1] if self.promotions else None
 
     def of(self, run_id: str) -> Promotion | None:
-        """The newest promotion of a run."""
+        """Return the newest promotion of a run."""
         return next((each for each in reversed(self.promotions) if each.run_id == run_id), None)
 
     def before(self, run_id: str) -> Promotion | None:
-        """What was current when the run was first promoted."""
+        """Return the promotion that was current when the run was first promoted."""
         earlier = None
         for each in self.promotions:
             if each.run_id == run_id:
@@ -153,7 +157,7 @@ class ModelHistory:
         return earlier
 
     def previous(self) -> Promotion | None:
-        """The model that was current before this one, without those that were rolled back."""
+        """Return the promotion that was current before this one, without those that were rolled back."""
         standing: list[Promotion] = []
         for each in self.promotions:
             ids = [one.run_id for one in standing]

@@ -1,7 +1,7 @@
-"""Answers of the other side as typed values: strict JSON within limits, checked against a dataclass.
+"""Decode answers of the other side into typed values: strict JSON within limits, checked against a dataclass.
 
-Nothing that a machine says is trusted. `decoded` is the one way from its bytes to a value: what it returns
-has the types, ranges and sizes that the annotations of `shape` state; everything else is Malformed.
+Nothing that a machine sends is trusted. `decoded` is the only way from its bytes to a value: what it returns
+has the types, ranges and sizes that the annotations of `shape` state; all else is Malformed.
 """
 
 from __future__ import annotations
@@ -43,12 +43,12 @@ Decode = Callable[[Any], Any]
 
 
 class Malformed(ValueError):
-    """An answer that is not what its verb gives. The text says where and what, without control characters."""
+    """An answer that its verb never gives. The text says where and what, without control characters."""
 
 
 @dataclass(frozen=True)
 class Between:
-    """Of a number: the least and the greatest that it can be."""
+    """The smallest and the largest value of a number."""
 
     low: float
     high: float
@@ -56,21 +56,21 @@ class Between:
 
 @dataclass(frozen=True)
 class Most:
-    """The characters of a text, the elements of a list or the keys of an object, at most."""
+    """The largest number of characters of a text, elements of a list, or keys of an object."""
 
     count: int
 
 
 @dataclass(frozen=True)
 class Like:
-    """Of a text: the regular expression that all of it matches."""
+    """A regular expression that the whole text must match."""
 
     pattern: str
 
 
 @dataclass(frozen=True)
 class Setting:
-    """Of Any: JSON of every shape, as settings of a framework have it, within limits of depth and amount."""
+    """For Any: JSON of any shape, such as a framework's settings, of limited depth and size."""
 
     depth: int = _SETTING_DEPTH
     values: int = _SETTING_VALUES
@@ -88,15 +88,15 @@ Sha256 = Annotated[str, Like("[0-9a-f]{64}")]
 
 
 def decoded(shape: type[T], data: bytes, *, most: int = SHORT) -> T:
-    """The value of type `shape` in the JSON text `data` of at most `most` bytes. Raises Malformed.
+    """Decode the JSON text `data`, of at most `most` bytes, to a value of type `shape`. Raises Malformed.
 
-    Keys that `shape` does not know are ignored; keys that it lacks take its defaults.
+    Keys that `shape` does not have are ignored; missing keys have its defaults.
     """
     return value(shape, parsed(data, most=most))
 
 
 def malformed(name: str, what: str, why: str) -> MalformedAnswer:
-    """The error for an answer of machine `name` to `what` that must not be used."""
+    """Return the error for an answer of machine `name` to `what` that must not be used."""
     return MalformedAnswer(
         f"{name} answered {what} with something that orch's runtime never sends: {plain(why)}. The "
         "answer was not used.",
@@ -106,21 +106,21 @@ def malformed(name: str, what: str, why: str) -> MalformedAnswer:
 
 
 def value(shape: type[T], found: Any) -> T:
-    """The same of JSON that was parsed already."""
+    """Check JSON that was parsed already against `shape`, and return the value. Raises Malformed."""
     result: T = _decoder(shape)(found)
     return result
 
 
 def parsed(data: bytes, *, most: int = SHORT, constants: bool = False) -> Any:
-    """Strict JSON: UTF-8, no key twice, no NaN, at most `most` bytes and the values that those can hold.
+    """Parse strict JSON: UTF-8, no duplicate keys, no NaN, at most `most` bytes, a limited number of values.
 
-    With `constants`, NaN and Infinity are the texts of these names: they fit no number, and equal themselves.
+    With `constants`, NaN and Infinity become the texts of these names: no numbers, but equal to themselves.
     """
     if len(data) > most:
-        raise Malformed(f"it has {len(data):,} bytes, more than the {most:,} that it can have")
+        raise Malformed(f"it has {len(data):,} bytes, more than the {most:,} that are allowed")
     values = data.count(b",") + data.count(b"[") + data.count(b"{")
     if values > max(_FEW_VALUES, most // _VALUES_PER_BYTE):
-        raise Malformed(f"it has {values:,} values")
+        raise Malformed(f"it has {values:,} values, too many")
     try:
         hook = str if constants else _no_number
         return json.loads(data.decode("utf-8"), object_pairs_hook=_object, parse_constant=hook)
@@ -135,12 +135,12 @@ def parsed(data: bytes, *, most: int = SHORT, constants: bool = False) -> Any:
 def _object(pairs: Sequence[tuple[str, Any]]) -> dict[str, Any]:
     found = dict(pairs)
     if len(found) != len(pairs):
-        raise Malformed("it has a key twice")
+        raise Malformed("it has a duplicate key")
     return found
 
 
 def _no_number(name: str) -> Any:
-    raise Malformed(f"it holds {name}")
+    raise Malformed(f"it contains {name}")
 
 
 # ---------------------------------------------------------------- decoders, one for each kind of annotation
@@ -174,7 +174,7 @@ def _made(shape: Any) -> Decode:
 
 
 def _limited(shape: Any, limits: Sequence[Any]) -> Decode:
-    """The decoder of a plain type or a container under the limits that were annotated."""
+    """Return the decoder of a plain type or a container, with the annotated limits."""
     most = next((limit.count for limit in limits if isinstance(limit, Most)), None)
     if shape in (int, float):
         between = next((limit for limit in limits if isinstance(limit, Between)), None)
@@ -217,16 +217,16 @@ def _text(most: int, pattern: str | None) -> Decode:
 
     def decode(found: Any) -> Any:
         if type(found) is not str:
-            raise Malformed(f"is {shown(found)}, not a text")
+            raise Malformed(f"is {shown(found)}, not a string")
         if len(found) > most:
-            raise Malformed(f"is a text of {len(found):,} characters")
+            raise Malformed(f"is a string of {len(found):,} characters, more than {most:,}")
         if not found.isascii():
             try:
                 found.encode("utf-8", "surrogateescape")
             except UnicodeEncodeError:
-                raise Malformed("is a text that cannot be written as bytes") from None
+                raise Malformed("is a string that cannot be encoded as bytes") from None
         if like is not None and not like.fullmatch(found):
-            raise Malformed(f"is {shown(found)}, which it cannot be")
+            raise Malformed(f"is {shown(found)}, which is not a valid value")
         return found
 
     return decode
@@ -242,13 +242,13 @@ def _exactly(shape: type) -> Decode:
 
 
 def _one_of(words: Sequence[Any], read: Decode) -> Decode:
-    """One of some words, which `read` takes. It raises ValueError for others."""
+    """Return the decoder of a text that `read` converts. For other texts, `read` raises ValueError."""
 
     def decode(found: Any) -> Any:
         if type(found) is str:
             with suppress(ValueError):
                 return read(found)
-        raise Malformed(f"is {shown(found)}, none of {', '.join(words)}")
+        raise Malformed(f"is {shown(found)}, not one of {', '.join(words)}")
 
     return decode
 
@@ -331,7 +331,7 @@ def _record(shape: Any) -> Decode:
 
 
 def _keys(shape: Any) -> Decode:
-    """Of a TypedDict: its keys, checked; others are left out."""
+    """Return the decoder of a TypedDict. Keys that it does not have are left out."""
     parts = {name: _decoder(hint) for name, hint in get_type_hints(shape, include_extras=True).items()}
     needed = shape.__required_keys__
 
@@ -359,7 +359,7 @@ def _setting(limits: Setting) -> Decode:
         if isinstance(found, str):
             text(found)
         elif type(found) is int and found.bit_length() > _SETTING_BITS:
-            raise Malformed(f"is {shown(found)}")
+            raise Malformed(f"is {shown(found)}, out of range")
         elif type(found) is float:
             number(found)
 
@@ -391,7 +391,7 @@ def _at(place: str, error: Malformed) -> Malformed:
 
 
 def shown(found: Any, most: int = 60) -> str:
-    """A value of an answer, short and harmless, for a message."""
+    """Return a value of an answer, shortened and without control characters, for a message."""
     if isinstance(found, dict | list):
         return "an object" if isinstance(found, dict) else f"a list of {len(found):,}"
     if isinstance(found, int) and not isinstance(found, bool) and found.bit_length() > 200:

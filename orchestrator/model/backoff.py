@@ -1,4 +1,6 @@
-"""The pauses between the tries of one call: of a provider, a store, or a client of a cloud without one."""
+"""Pauses between the attempts of a call to a provider, a store, or a cloud client that does not retry by
+itself.
+"""
 
 from __future__ import annotations
 
@@ -15,7 +17,7 @@ _TRIES = 4
 
 @dataclass(frozen=True)
 class Backoff:
-    """Full jitter: pause k is uniform in [0, min(`cap_s`, `base_s`·2^k)].
+    """Exponential backoff with full jitter: pause k is uniform in [0, min(`cap_s`, `base_s`·2^k)].
 
     `clock` is monotonic, `random` uniform in [0, 1).
     """
@@ -27,9 +29,9 @@ class Backoff:
     random: Callable[[], float] = _random.random
 
     def call(self, ask: Callable[[], R], again: Callable[[Exception, float], bool]) -> R:
-        """Ask until there is an answer, or `again`, of the error and the next pause, is False.
+        """Call `ask` until it succeeds, or until `again`, given the error and the next pause, returns False.
 
-        Raises the last error as it came.
+        Raises the last error unchanged.
         """
         longest = self.base_s
         while True:
@@ -44,9 +46,10 @@ class Backoff:
 
 
 class Patience:
-    """So many seconds for all repetitions together: a cloud that is not there is not waited for at each call.
+    """Retry calls within one time budget in `seconds` for all of them, so that a cloud that does not answer
+    is not waited for again at each call.
 
-    `passes` says which failures may pass. What is asked must change nothing.
+    `passes` returns whether a failure is transient. The calls must change nothing.
     """
 
     def __init__(
@@ -57,7 +60,7 @@ class Patience:
         self._backoff = backoff or Backoff()
 
     def ask(self, question: Callable[[], R]) -> R:
-        """The answer. The last error is raised as it came."""
+        """Call `question`, with retries, and return its answer. Raises the last error unchanged."""
         tries, begun = 0, self._backoff.clock()
 
         def again(error: Exception, pause: float) -> bool:
@@ -73,7 +76,7 @@ class Patience:
         return self._backoff.call(question, again)
 
     def client(self, inner: Any) -> Any:
-        """That client of a cloud's library, with each of its calls asked patiently."""
+        """Wrap a client of a cloud's library so that each of its calls is retried."""
         return _Patient(inner, self)
 
 

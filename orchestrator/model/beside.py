@@ -1,4 +1,4 @@
-"""Work that goes on while the caller waits for something else."""
+"""Run a function in the background while the caller waits for something else."""
 
 from __future__ import annotations
 
@@ -10,7 +10,7 @@ T = TypeVar("T")
 
 
 class Beside(Generic[T]):
-    """Call a function on a thread of its own. Nobody waits for it who does not ask for its result."""
+    """Call a function on a daemon thread. Only `result` waits for it."""
 
     def __init__(self, function: Callable[[], T]) -> None:
         self._function = function
@@ -26,7 +26,7 @@ class Beside(Generic[T]):
             self._error = error
 
     def result(self) -> T:
-        """What the function returned, waited for. Raises what it raised."""
+        """Wait for the function and return what it returned. Raises what it raised."""
         self._thread.join()
         if self._error is not None:
             raise self._error

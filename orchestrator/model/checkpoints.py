@@ -1,4 +1,4 @@
-"""Whole copies of the checkpoints of a run, as its machine lists them."""
+"""Complete copies of a run's checkpoints, as its machine lists them."""
 
 from __future__ import annotations
 
@@ -10,7 +10,7 @@ from .answers import Between, Count, Like, Most
 from .trees import Entry
 
 MOST_FILES = 10_000
-"""Files of one copy, at most."""
+"""The most files of one copy."""
 
 
 @dataclass(frozen=True)
@@ -47,7 +47,9 @@ class HindranceKind(StrEnum):
 
 @dataclass(frozen=True)
 class Hindrance:
-    """`path` in the working folder, "" where it is no one file; `since` in Unix seconds."""
+    """Why no copy can be taken. `path`: in the working folder, "" if it is not one file; `since`: Unix
+    seconds.
+    """
 
     kind: HindranceKind
     path: Annotated[str, Most(4096)]
@@ -56,7 +58,7 @@ class Hindrance:
 
 @dataclass(frozen=True)
 class Snapshots:
-    """The newest last."""
+    """The copies of an attempt, the newest last."""
 
     snapshots: Annotated[tuple[Snapshot, ...], Most(100)]
     hindrance: Hindrance | None = None

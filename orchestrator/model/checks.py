@@ -1,4 +1,4 @@
-"""What a doctor asks of a cloud, and what it finds. Nothing here costs, and nothing is made for it."""
+"""What `orch doctor` asks of a cloud, and what it finds. A check costs nothing and creates nothing."""
 
 from __future__ import annotations
 
@@ -17,7 +17,7 @@ class CheckState(StrEnum):
 
 
 class Topic(StrEnum):
-    """What a check is about, in the order in which they are made."""
+    """The subject of a check, in the order in which checks are made."""
 
     SDK = "sdk"
     ENDPOINT = "endpoint"
@@ -34,7 +34,9 @@ class Topic(StrEnum):
 
 @dataclass(frozen=True)
 class Check:
-    """One thing looked at. `remedy`: the command, or what to add to a policy; None where all is well."""
+    """The result of one check. `remedy`: the command, or what to add to a policy; None if nothing is to
+    be done.
+    """
 
     topic: Topic
     name: str
@@ -45,10 +47,11 @@ class Check:
 
 @dataclass(frozen=True)
 class Wanted:
-    """What the machine would be: `offers` in the order in which `up` would try them; `disk` in bytes.
-    `image` is its name, None: what fits the offer.
+    """The machine to check for: `offers` in the order in which `up` would try them; `disk` in bytes. `image`:
+    its name, None for the image that fits the offer.
 
-    `region` is where to look whatever the offers say; None: where the first of them is that can be.
+    `region`: check this region, whatever the offers say; None for the region of the first offer that can be
+    used.
     """
 
     offers: tuple[Offer, ...]
@@ -59,8 +62,10 @@ class Wanted:
 
 @dataclass(frozen=True)
 class Readiness:
-    """Whether machines can be made. `account` is AWS's account or Google's project, `identity` as whom the
-    cloud is asked, "" where that was not learned. `grant` is what gives all the missing permissions."""
+    """Whether machines can be created. `account` is AWS's account or Google's project; `identity` is the
+    identity of the credentials, "" if it is not known. `grant`: a policy or command that gives all
+    missing permissions.
+    """
 
     cloud: str
     identity: str
@@ -81,7 +86,7 @@ def ok(topic: Topic, name: str, detail: str) -> Check:
 
 
 def warning(topic: Topic, name: str, detail: str, remedy: str | None) -> Check:
-    """It does, and somebody should know."""
+    """Return a check of something that works but needs attention."""
     return Check(topic, name, CheckState.WARNING, detail, remedy)
 
 

@@ -16,20 +16,20 @@ from typing import Any
 from orchestrator.model.disks import NO_DISKS, DiskMarket
 
 ANY = "any"
-"""In a profile: the cloud of the best offer on record."""
+"""In a profile: the cloud of the best recorded offer."""
 
 LOCAL = "local"
-"""This computer. It is asked even where no lease names it: asking is quick and costs nothing."""
+"""This computer. It is asked even if no lease names it: asking is quick and costs nothing."""
 
 REGISTRY = {
     "aws": "orchestrator.providers.aws.traits",
     "gcp": "orchestrator.providers.gcp.traits",
     LOCAL: "orchestrator.providers.local.traits",
 }
-"""Name of a cloud -> the module with its `TRAITS`. A further cloud is one line."""
+"""Name of a cloud -> the module with its `TRAITS`. Another cloud is one more line."""
 
 _HIDDEN = {"memory": "orchestrator.providers.memory"}
-"""Clouds that last as long as their process: a profile may name them, no message does."""
+"""Clouds that exist only as long as their process: a profile may name them, messages do not."""
 
 
 @dataclass(frozen=True)
@@ -46,22 +46,22 @@ class Places:
     zone_example: str
 
     def is_region(self, name: str) -> bool:
-        """Whether `name` has the form of a region's name."""
+        """Return whether `name` has the form of a region's name."""
         return re.fullmatch(self.region, name) is not None
 
     def region_of(self, zone: str) -> str | None:
-        """The region in which `zone` lies; None where it has not the form of a zone's name."""
+        """Return the region of `zone`; None if `zone` does not have the form of a zone's name."""
         match = re.fullmatch(f"({self.region})({self.zone})", zone)
         return match[1] if match else None
 
     def lies_in(self, zone: str, region: str) -> bool:
-        """Whether the names say that `zone` is one of `region`."""
+        """Return whether the name of `zone` says that it is a zone of `region`."""
         return re.fullmatch(f"{re.escape(region)}({self.zone})", zone) is not None
 
 
 @dataclass(frozen=True)
 class Form:
-    """The form of a name that a cloud gives out: its pattern, and an example for messages."""
+    """The form of a name that a cloud assigns: its pattern, and an example for messages."""
 
     pattern: str
     example: str
@@ -72,7 +72,7 @@ class Form:
 
 @dataclass(frozen=True)
 class LabelForms:
-    """What a cloud takes as labels of the user's own; `most` of them, beside those of orch."""
+    """The labels that a cloud accepts from the user; at most `most` of them, in addition to those of orch."""
 
     key: Form
     value: Form
@@ -94,114 +94,123 @@ class CloudTraits:
     """Its machines cost money, so a profile must limit their time and say how large they are."""
 
     keeps_deadlines: bool = True
-    """It ends a machine at its deadline whatever became of the guest, from the create call on."""
+    """It ends a machine at its deadline whatever happens to the guest, from the create call on."""
 
     here: bool = False
-    """Its machines are on this computer: what it lists is never late, and their drivers are the user's."""
+    """Its machines are on this computer: its lists never lag, and the drivers are the user's."""
 
     aliases: tuple[str, ...] = ()
-    """Words that people write for its name; a profile with one is refused with the name."""
+    """Other names that people write for it; a profile with one is refused, with the correct name."""
 
     places: Places | None = None
-    """None where profiles name regions and zones that nobody can check."""
+    """None if names of regions and zones in profiles cannot be checked."""
 
     account_noun: str = "account"
-    """The unit that it bills."""
+    """What the cloud calls the unit that it bills."""
 
     catalog: str = ""
-    """The module whose `renew` asks what it sells. The folder `data` beside it holds what ships."""
+    """The module whose `renew` asks what the cloud sells. The folder `data` beside it holds the catalog
+    that is shipped.
+    """
 
     readiness: str = ""
-    """The module whose `examine` says whether a machine could be made."""
+    """The module whose `examine` says whether a machine could be created."""
 
     setup: str = ""
-    """The module whose `lacking` and `made` say what `orch setup` makes and removes: a model.setup.Setup."""
+    """The module whose `lacking` and `made` say what `orch setup` creates and removes: a
+    model.setup.Setup.
+    """
 
     buckets: str = ""
     """The scheme in the urls of its object storage."""
 
     egress: str = ""
-    """The function that prices a GiB out of a bucket: it takes where that is, and the region of this cloud
-    that it goes to, None for a place elsewhere."""
+    """The function that prices a GiB out of a bucket. Its arguments: the bucket's location, and the
+    region of this cloud that the data go to; None for a destination elsewhere.
+    """
 
     terraform: str = ""
-    """The folder whose Terraform files make its network."""
+    """The folder whose Terraform files create its network."""
 
     home: str = ""
-    """The function that finds the user's own region in an environment: its offers come first."""
+    """The function that finds the user's default region in an environment: its offers come first."""
 
     regions_from_environment: bool = False
-    """Its provider reads from the environment which regions have a network: a profile need not name one."""
+    """Its provider reads from the environment which regions have a network, so that a profile need not
+    name one.
+    """
 
     image_variable: str = ""
-    """The environment variable that may choose an image without the GPU's driver."""
+    """The environment variable that can select an image without the GPU's driver."""
 
     disks: DiskMarket = NO_DISKS
-    """The kinds of disk of its machines; none: `resources.disk` is a size only."""
+    """The kinds of disk of its machines. None of them: `resources.disk` is a size only."""
 
     identity: Form | None = None
-    """The identities that its machines may have; None: they have none."""
+    """The form of the identities that its machines may have; None: they have none."""
 
     reservation: Form | None = None
-    """How it names capacity that is held for the account; None: it holds none."""
+    """The form of the names of reserved capacity; None: the cloud has none."""
 
     labels: LabelForms | None = None
-    """None: its machines take no labels of the user's own."""
+    """The form of the user's own labels; None: its machines accept none."""
 
     notices: str = ""
-    """The listener of `runtime.agent.notices` for the announcement that a spot machine is taken back."""
+    """The listener of `runtime.agent.notices` for the announcement that a spot machine will be preempted."""
 
 
 def names() -> tuple[str, ...]:
-    """Every cloud that people may name, in alphabetical order. Loads nothing."""
+    """Return every cloud that users may name, in alphabetical order. Loads nothing."""
     return tuple(sorted(REGISTRY))
 
 
 def elsewhere() -> tuple[str, ...]:
-    """As `names`, without this computer."""
+    """Return `names` without this computer."""
     return tuple(name for name in names() if name != LOCAL)
 
 
 def exists(name: str) -> bool:
-    """Whether there is such a cloud. Loads nothing."""
+    """Return whether there is a cloud of that name. Loads nothing."""
     return name in REGISTRY or name in _HIDDEN
 
 
 def module_of(name: str) -> str:
-    """The module that holds the `TRAITS` of one cloud. KeyError: there is none of that name."""
+    """Return the module that holds the `TRAITS` of one cloud. Raise KeyError if there is none of that
+    name.
+    """
     return REGISTRY[name] if name in REGISTRY else _HIDDEN[name]
 
 
 def traits(name: str) -> CloudTraits:
-    """The facts of one cloud. KeyError: there is none of that name."""
+    """Return the facts of one cloud. Raise KeyError if there is none of that name."""
     module: Any = importlib.import_module(module_of(name))
     found: CloudTraits = module.TRAITS
     return found
 
 
 def every() -> tuple[CloudTraits, ...]:
-    """The facts of every cloud that people may name."""
+    """Return the facts of every cloud that users may name."""
     return tuple(traits(name) for name in names())
 
 
 def is_here(name: str) -> bool:
-    """Whether the machines of that cloud are on this computer; False for a name that no cloud has."""
+    """Return whether the machines of that cloud are on this computer; False for a name that no cloud has."""
     return exists(name) and traits(name).here
 
 
 def is_rented(name: str) -> bool:
-    """Whether a profile with `cloud: name` costs money. `name` is a cloud's, or ANY."""
+    """Return whether a profile with `cloud: name` costs money. `name` is a cloud's, or ANY."""
     return name == ANY or traits(name).rented
 
 
 def home_region(name: str, environ: Mapping[str, str]) -> str | None:
-    """The user's own region of that cloud; None where nothing names one."""
+    """Return the user's default region of that cloud; None if the environment names none."""
     path = traits(name).home if exists(name) else ""
     found: str | None = resolve(path)(environ) if path else None
     return found
 
 
 def resolve(path: str) -> Any:
-    """The function at "module:function"."""
+    """Return the function at "module:function"."""
     module, _, function = path.partition(":")
     return getattr(importlib.import_module(module), function)

@@ -1,4 +1,4 @@
-"""What a machine's disk may be: the kinds that a cloud sells, as data, with their limits and prices."""
+"""The kinds of disk that a cloud sells for its machines, as data, with their limits and prices."""
 
 from __future__ import annotations
 
@@ -12,7 +12,7 @@ HOURS_A_MONTH = 730
 
 @dataclass(frozen=True)
 class Volume:
-    """How the machine's disk is wanted, beside its size. None: as the cloud makes it.
+    """The requested disk of a machine, besides its size. None: the cloud's default.
 
     `throughput` is in MiB/s.
     """
@@ -26,7 +26,7 @@ class Volume:
 
 
 AS_MADE = Volume()
-"""Whatever the cloud makes by itself."""
+"""The cloud's default disk."""
 
 
 @dataclass(frozen=True)
@@ -44,8 +44,8 @@ class Range:
 class DiskKind:
     """One kind of disk from which a machine can boot.
 
-    `iops`, `throughput` (MiB/s): what may be ordered; None where the cloud decides by the size. `usd_…`: US
-    dollars a month, for a GiB and for what is ordered above the amount that is included.
+    `iops`, `throughput` (MiB/s): the values that may be ordered; None if the cloud derives them from the
+    size. `usd_…`: US dollars a month, for each GiB, and for what is ordered above the included amount.
     """
 
     name: str
@@ -61,14 +61,14 @@ class DiskKind:
     usd_iops: float = 0.0
     usd_throughput: float = 0.0
     types: str = ""
-    """The pattern of the instance types that take it; "": all do."""
+    """The pattern of the instance types that can use it; "": all can."""
 
     def fits(self, instance_type: str) -> bool:
-        """Whether a machine of that type can boot from it."""
+        """Return whether a machine of that type can boot from this kind of disk."""
         return re.match(self.types, instance_type) is not None
 
     def problems(self, size: int, wanted: Volume) -> Iterator[tuple[str, str]]:
-        """Each field that the cloud would refuse, with the reason. `size` in bytes."""
+        """Yield each field that the cloud would refuse, with the reason. `size` in bytes."""
         gib = -(-size // _GIB)
         if gib not in self.sizes:
             yield "size", f"a disk of type {self.name} has {self.sizes.low} to {self.sizes.high} GiB"
@@ -88,7 +88,7 @@ class DiskKind:
             yield "throughput", f"{wanted.throughput} MiB/s of type {self.name} need iops: {needed} or more"
 
     def usd_hour(self, size: int, wanted: Volume) -> float:
-        """US dollars an hour."""
+        """Return the price of a disk of `size` bytes, in US dollars an hour."""
         iops = max(0, (wanted.iops or 0) - self.included_iops)
         throughput = max(0, (wanted.throughput or 0) - self.included_throughput)
         month = -(-size // _GIB) * self.usd_gib + iops * self.usd_iops + throughput * self.usd_throughput
@@ -106,7 +106,7 @@ class DiskMarket:
         return next((kind for kind in self.kinds if kind.name == name), None)
 
     def chosen(self, wanted: Volume, instance_type: str) -> DiskKind | None:
-        """The kind that a machine of that type is given; None where the cloud has none that it takes."""
+        """Return the kind of disk that a machine of that type gets; None if the cloud has none that fits."""
         return next((k for k in self.kinds if wanted.type in (None, k.name) and k.fits(instance_type)), None)
 
 

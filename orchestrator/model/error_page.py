@@ -1,4 +1,4 @@
-"""The code of an error's page, which `orch explain` shows: `run-lost` for RunLost."""
+"""The code of the page that `orch explain` shows for an error: `run-lost` for RunLost."""
 
 from __future__ import annotations
 
@@ -9,7 +9,9 @@ from orchestrator.errors import OrchError, ProviderError
 
 
 def page_of(error: OrchError) -> str:
-    """The code, by the leaf of the tree of errors.py that the error belongs to; for a cloud, by its fault."""
+    """Return the code of an error's page: its class in errors.py, in kebab case; for a cloud's error, its
+    fault.
+    """
     if isinstance(error, ProviderError):
         return f"cloud-{error.fault}"
     leaf = next(each for each in type(error).__mro__ if each.__module__ == errors.__name__)

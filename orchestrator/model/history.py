@@ -11,7 +11,7 @@ from .run_json import CodeFacts
 
 
 class Where(StrEnum):
-    """Where the results of a run are. `place` of a PastRun names the folder, the machine or the client."""
+    """Where the results of a run are. `PastRun.place` names the folder, the machine or the client."""
 
     HERE = "here"
     MACHINE = "machine"
@@ -22,7 +22,9 @@ class Where(StrEnum):
 
 @dataclass(frozen=True)
 class ModelCount:
-    """Of the models that a run left: how many are the same here, are not, and were not checked."""
+    """The models that a run left: how many predict the same on this computer, how many do not, and how
+    many were not checked.
+    """
 
     same: int = 0
     wrong: int = 0
@@ -31,11 +33,11 @@ class ModelCount:
 
 @dataclass(frozen=True)
 class PastRun:
-    """One run, all its attempts together. What is not known is None; times are Unix seconds.
+    """One run with all its attempts. What is not known is None; times are Unix seconds.
 
-    `profile`: its name, "" where nothing tells it. `reason`: how it ended, as in run.json; None while nobody
-    saw it end. `owner`: the client that began it, in a team's ledger; else "". `recorded_at`: when its record
-    was written, which is here only. `usd`: US dollars of its attempts.
+    `profile`: its name, "" if it is not known. `reason`: how the run ended, as in run.json; None until it was
+    seen to end. `owner`: the client that started it, in a team's ledger; else "". `recorded_at`: when its
+    record on this computer was written. `usd`: US dollars of all its attempts.
     """
 
     run_id: str
@@ -70,9 +72,9 @@ class Unreadable:
 
 @dataclass(frozen=True)
 class History:
-    """Runs, the newest first. `more`: there are older ones. `ledger`: the url of the team's, else "".
+    """Runs, the newest first. `more`: there are older ones. `ledger`: the url of the team's ledger, else "".
 
-    `stale`: why that could not be read, so that what was known before is told.
+    `stale`: why that ledger could not be read; the runs are then as they were last read.
     """
 
     runs: Sequence[PastRun]

@@ -1,4 +1,4 @@
-"""A way onto a machine: commands, files, and the runtime that lies there."""
+"""A way onto a machine: commands, files, and the runtime that is installed there."""
 
 from __future__ import annotations
 
@@ -9,18 +9,18 @@ from types import TracebackType
 from typing import Protocol
 
 FAR_BASE = "/opt/orch"
-"""Where everything of ours lives on a machine."""
+"""The folder of everything that orch has on a machine."""
 
 OUTPUT = 1 << 25
-"""Bytes of a command's output, and of its standard error, that are taken in unless the caller says more."""
+"""Bytes of a command's output, and of its standard error, that are accepted unless the caller allows more."""
 
 LARGEST_FILE = 1 << 40
-"""Bytes of one file that is fetched."""
+"""Bytes of the largest file that is fetched."""
 
 
 @dataclass(frozen=True)
 class Completed:
-    """A command that ended. `returncode` is 128 + n where signal n ended it."""
+    """A command that ended. `returncode` is 128 + n if signal n ended it."""
 
     argv: tuple[str, ...]
     returncode: int
@@ -29,18 +29,20 @@ class Completed:
 
 
 class Channel(Protocol):
-    """One running command, both ways. A context manager: leaving it closes the channel."""
+    """A running command with its stdin and stdout. A context manager: leaving it closes the channel."""
 
     def write(self, data: bytes) -> None: ...
     def close_stdin(self) -> None: ...
     def patience(self, seconds: float) -> None:
-        """From now on a read or a write in which nothing moves for so long raises HostError."""
+        """Set a time limit: a read or write during which nothing moves for `seconds` raises HostError."""
 
     def read(self, limit: int) -> bytes:
-        """Up to `limit` bytes of its stdout, at least one; b"" at its end."""
+        """Return up to `limit` bytes of its stdout, at least one; b"" at its end."""
 
     def wait(self, timeout: float | None = None) -> Completed:
-        """Its end; `stdout` holds what was not read. Call after close_stdin."""
+        """Wait for the command to end; `stdout` of the result holds what was not read. Call after
+        close_stdin.
+        """
 
     def close(self) -> None: ...
     def __enter__(self) -> Channel: ...
@@ -50,10 +52,10 @@ class Channel(Protocol):
 
 
 class Host(Protocol):
-    """A way onto a machine: a door, not a manager. Raises HostError.
+    """A way onto a machine. Raises HostError.
 
-    Commands are argument lists, never shell text; the one place that quotes is inside.
-    A command's failure is its returncode, not an exception.
+    Commands are argument lists, never shell text; quoting happens inside, in one place. A command that fails
+    has a returncode; that is not an exception.
     """
 
     name: str
@@ -66,17 +68,20 @@ class Host(Protocol):
         timeout: float | None = None,
         most: int = OUTPUT,
     ) -> Completed:
-        """Run a command to its end. Where it says more than `most` bytes it is stopped: MalformedAnswer."""
+        """Run a command until it ends. If it writes more than `most` bytes it is stopped, and
+        MalformedAnswer is raised.
+        """
 
     def open(self, argv: Sequence[str]) -> Channel: ...
 
     def put(self, source: bytes | Path, target: str, *, mode: int = 0o644) -> None:
-        """Write `target` whole or not at all; its folder is made."""
+        """Write `target` whole or not at all; its folder is created."""
 
     def get(self, source: str, target: Path, *, most: int = LARGEST_FILE) -> None:
-        """Fetch one regular file, whole or not at all, as long as it is when the fetch begins.
+        """Fetch one regular file, whole or not at all, with the length that it has when the fetch begins.
 
-        FileRefused where it is none or larger than `most` bytes, LocalError where the disk would fill.
+        Raise FileRefused if it is not a regular file or is larger than `most` bytes, LocalError if the disk
+        would fill up.
         """
 
     def close(self) -> None: ...
@@ -84,12 +89,12 @@ class Host(Protocol):
 
 @dataclass(frozen=True)
 class Agent:
-    """The runtime as it lies on one side: an interpreter, the runtime's folder, and our base folder there."""
+    """The runtime on one side: a Python interpreter, the runtime's folder, and orch's base folder there."""
 
     python: str
     root: str
     base: str
 
     def argv(self, verb: str, *arguments: str) -> tuple[str, ...]:
-        """The command that runs one verb of the runtime on that side."""
+        """Return the command that runs one verb of the runtime on that side."""
         return (self.python, "-I", f"{self.root}/enter.py", verb, *arguments)

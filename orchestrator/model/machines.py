@@ -1,4 +1,4 @@
-"""Machines, and the protocol of whoever sells them."""
+"""Machines, and the protocol of a provider that sells them."""
 
 from __future__ import annotations
 
@@ -23,7 +23,7 @@ LABEL_OWNER = "orch-owner"
 LABEL_ATTEMPT = "orch-attempt"
 LABEL_EXPIRES = "orch-expires-at"
 LABEL_LASTS = "orch-lasts"
-"""Seconds from a machine's creation, which its provider tells, to its deadline."""
+"""Seconds from a machine's creation, which its provider reports, to its deadline."""
 LABEL_SPEC = "orch-spec"
 
 
@@ -36,15 +36,13 @@ class MachineState(StrEnum):
 
 @dataclass(frozen=True)
 class MachineSpec:
-    """One machine, whole: everything that the single create call needs.
+    """One machine: everything that the single create call needs.
 
-    The same `id` and `attempt` always name the same machine: creating it twice yields it once.
-    `user_data` is a `#!` script that the machine runs as root at first boot, before it is
-    reachable; it holds no secret. `ssh_public_key` is one OpenSSH line, allowed for `user`.
-    `lasts`: seconds from its start to its end, counted there; `deadline` is the same by the clock of
-    whoever asks, which may be wrong, for people to read. Without `lasts`, what is left until `deadline`.
-    `reservation`, `identity`: as Need has them. `own_labels`: the user's,
-    for the bill; nothing is found by them.
+    The same `id` and `attempt` always name the same machine: creating it twice yields it once. `user_data` is
+    a `#!` script that the machine runs as root at first boot, before it is reachable; it holds no secret.
+    `ssh_public_key` is one OpenSSH line, allowed for `user`. `lasts`: seconds from the machine's start to its
+    end, counted on the machine. `deadline` is the same moment by the clock of this computer, which may be
+    wrong; it is for people to read. Without `lasts`, the machine lasts until `deadline`.
     """
 
     id: str
@@ -63,12 +61,14 @@ class MachineSpec:
     own_labels: Labels = field(default_factory=dict)
 
     def seconds(self, now: datetime) -> float:
-        """How long it is to last, by a machine that is created at `now` of the same clock as `deadline`."""
+        """Return how many seconds the machine is to last if it is created at `now`, by the clock of
+        `deadline`.
+        """
         return (self.deadline - now).total_seconds() if self.lasts is None else self.lasts
 
 
 def since_start() -> float:
-    """Seconds since the start of this computer, with those that it slept where the system counts them."""
+    """Return the seconds since this computer booted, including time asleep if the system counts it."""
     return time.clock_gettime(_BOOTTIME)
 
 
@@ -76,8 +76,9 @@ def since_start() -> float:
 class Machine:
     """What exists at a provider. A machine that is gone is not listed.
 
-    `age`: seconds since `created_at` by the same clock, when the provider answered, at `told` seconds since
-    the start of this computer; None where it tells no time, or was not asked for a list.
+    `age`: seconds since `created_at`, by the provider's clock, when the provider answered; None if it does
+    not tell its time, or was not asked for a list. `told`: when it answered, in seconds since this computer
+    booted.
     """
 
     provider: str
@@ -96,14 +97,14 @@ class Machine:
 
     @property
     def age_now(self) -> float | None:
-        """Its age now, however long ago the provider answered."""
+        """The machine's age in seconds now, however long ago the provider answered."""
         return None if self.age is None else self.age + since_start() - self.told
 
 
 class Partial(tuple[Machine, ...]):
-    """The machines of the regions that answered. `unseen`: how each of the others refused, by its name.
+    """The machines of the regions that answered. `unseen`: the refusal of each other region, by its name.
 
-    It proves nothing about a region that is unseen.
+    It proves nothing about those other regions.
     """
 
     unseen: Mapping[str, ProviderError]
@@ -116,7 +117,7 @@ class Partial(tuple[Machine, ...]):
 
 
 def unseen_in(listed: Sequence[Machine]) -> Mapping[str, ProviderError]:
-    """The regions that an answer of Provider.list lacks, each with its refusal."""
+    """Return the regions that are missing in an answer of Provider.list, each with its refusal."""
     return listed.unseen if isinstance(listed, Partial) else {}
 
 
@@ -124,7 +125,7 @@ def unseen_in(listed: Sequence[Machine]) -> Mapping[str, ProviderError]:
 class Endpoint:
     """Where a machine answers, and the host keys by which it proves itself (OpenSSH lines: "type base64").
 
-    `proxy`: the command whose standard streams lead to the machine's ssh server, where `address` does not.
+    `proxy`: a command whose standard streams lead to the machine's ssh server, if `address` does not.
     """
 
     address: str
@@ -136,7 +137,7 @@ class Endpoint:
 
 @dataclass(frozen=True)
 class NotYet:
-    """A machine that runs and cannot be logged in to yet. False, like None.
+    """The machine runs, but a login is not possible yet. False, like None.
 
     `awaited`: what is missing, as a noun: "its ssh server".
     """
@@ -151,10 +152,10 @@ class NotYet:
 class Ending:
     """How a machine ended, as reported by its cloud.
 
-    `message` is a sentence. `fault` is the one with which the create call would have been refused, had the
-    cloud known then: CAPACITY where it could not give the machine or took it back; None where nobody
-    refused anything, as when the machine powered itself off. `preempted`: a spot machine that was taken back.
-    `at`: when it stopped, in Unix seconds by the cloud's clock; None where the cloud does not tell.
+    `message` is a sentence. `fault` is the fault with which the create call would have been refused, had the
+    cloud known then: CAPACITY if the cloud could not provide the machine or took it back; None if nothing was
+    refused, as when the machine powered itself off. `preempted`: a spot machine that was taken back. `at`:
+    when it stopped, in Unix seconds by the cloud's clock; None if the cloud does not tell.
     """
 
     message: str
@@ -170,61 +171,73 @@ class Provider(Protocol):
 
     name: str
     list_lag_s: float
-    """How long `list` may miss a machine whose create call was carried out, in seconds."""
+    """How many seconds `list` may miss a machine after its create call was carried out."""
 
     def offers(self, need: Need) -> Sequence[Offer]:
-        """What could serve `need`, cheapest first. Reads only."""
+        """Return the offers that satisfy `need`, cheapest first. Reads only."""
 
     def create(self, spec: MachineSpec) -> Machine:
-        """The machine of `spec.id` and `spec.attempt`, made now or found. Returns when accepted."""
+        """Create the machine of `spec.id` and `spec.attempt`, or find it if it exists. Returns when
+        accepted.
+        """
 
     def list(self, labels: Labels) -> Sequence[Machine]:
-        """Every machine that carries all of `labels`, in any state but gone, with its age where it is known.
+        """Return every machine that has all of `labels`, in any state but gone, with its age if it is known.
 
-        May lag behind: what was made a moment ago can be missing, and an empty answer proves nothing.
-        `Partial` where regions refuse these credentials and others answer; raises where all refuse.
+        The list may lag: a machine that was created a moment ago can be missing, so an empty answer proves
+        nothing. Return `Partial` if some regions refuse these credentials; raise if all do.
         """
 
     def find(self, machine: Machine) -> Machine | None:
-        """The machine as it is now, asked for by its id; None once it is gone: the witness of deletion.
+        """Return the current state of one machine, looked up by id; None once it is gone, which proves its
+        deletion.
 
-        Does not lag behind a `create` that returned. Raises TRANSIENT where the cloud cannot know yet.
+        Does not lag behind a `create` that returned. Raise TRANSIENT if the cloud cannot know yet.
         """
 
     def delete(self, machine: Machine) -> None:
-        """End it, with its disk. Absent already is success. Returns when accepted: poll `find`."""
+        """End the machine, with its disk. A machine that is already gone is a success. Returns when
+        accepted: poll `find`.
+        """
 
     def guard(self, machine: Machine, lasts: float) -> Machine:
-        """Have the cloud end it where its guest cannot, from `lasts` seconds on; may be repeated.
+        """Have the cloud end the machine `lasts` seconds from now, even if its guest does not. May be
+        repeated.
 
-        `create` does that. A machine whose `create` was cut short is guarded when it is found. Its `detail`
-        tells what was refused, which fails nothing.
+        `create` does this itself. A machine whose `create` was interrupted is guarded when it is found. If
+        the cloud refuses, that is not an error: the refusal is in `detail` of the machine.
         """
 
     def forget(self, machine: Machine) -> None:
-        """Remove what was made beside a machine that is proven gone. What stays behind fails nothing."""
+        """Remove what was created beside a machine that is proven gone. What cannot be removed is not an
+        error.
+        """
 
     def endpoint(self, machine: Machine) -> Endpoint | NotYet | None:
-        """Address and host keys, by a channel that an attacker does not own.
+        """Return address and host keys, obtained by a channel that an attacker on the network does not
+        control.
 
-        NotYet where the machine runs and the provider knows what is missing; else None.
+        NotYet if the machine runs and the provider knows what is missing; else None.
         """
 
     def ending(self, machine: Machine) -> Ending | None:
-        """Tell how a machine ended; None if it exists, or the provider does not know."""
+        """Return how a machine ended; None if it exists, or the provider does not know."""
 
     def require_reach(self, machine: Machine) -> None:
-        """Raise INVALID, with what to export, where the environment hides the part of the cloud it is in."""
+        """Raise INVALID, with what to export, if the environment hides the part of the cloud that has the
+        machine.
+        """
 
     def principal(self) -> str:
-        """The account of the credentials, as the cloud names it; "" if there are none or it cannot be read.
+        """Return the account of the credentials, as the cloud names it; "" if there are none or it cannot be
+        read.
 
-        The same for the same credentials, always; another for other ones. Never raises.
+        The same credentials always give the same account, other credentials another one. Never raises.
         """
 
     def vouch(self, machine: Machine, host_keys: Sequence[str]) -> None:
-        """Record `host_keys` as the proof of a machine whose `detail["host_key"]` is "injected".
+        """Record `host_keys` as the host keys of a machine whose `detail["host_key"]` is "injected".
 
-        Its first key may have been read by others on its way. While one key replaces another, the new
-        one comes first. Raises INVALID where the provider's machines make their keys themselves.
+        Others may have read its first key on the way. While one key replaces another, the new one comes
+        first. Raise INVALID if the provider's machines generate their own keys.
         """

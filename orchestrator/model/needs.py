@@ -1,4 +1,4 @@
-"""What is wanted of a cloud, and what is sold."""
+"""What a profile needs from a cloud, and what clouds offer."""
 
 from __future__ import annotations
 
@@ -8,20 +8,22 @@ from dataclasses import dataclass
 from .disks import AS_MADE, Volume
 
 _BURSTABLE = re.compile(r"t\d[a-z]?\.|e2-(micro|small|medium)$|f1-micro$|g1-small$")
-"""Types whose cores are shared or earned by credits, by the clouds' names."""
+"""Types whose CPU cores are shared or limited by credits, by the clouds' names."""
 
 _BEFORE_TURING = frozenset({"V100", "P100", "P40", "P4", "M60", "M4000", "K80", "K520"})
-"""GPUs of the generations Kepler to Volta, by the catalogs' names less the size of their memory."""
+"""GPUs of the generations Kepler to Volta, by the catalogs' names without the size of their memory."""
 
 
 def is_before_turing(gpu: str) -> bool:
-    """Whether neither NVIDIA's open kernel modules nor CUDA 13 know that GPU: both begin with Turing."""
+    """Return whether the GPU is older than Turing, so that NVIDIA's open kernel modules and CUDA 13 do
+    not support it.
+    """
     return gpu.upper().partition("-")[0] in _BEFORE_TURING
 
 
 @dataclass(frozen=True)
 class Bound:
-    """A number asked for: exactly `value`, or at least `value` when `at_least`."""
+    """A requested number: exactly `value`, or at least `value` if `at_least`."""
 
     value: float
     at_least: bool = False
@@ -30,13 +32,13 @@ class Bound:
         return offered >= self.value if self.at_least else offered == self.value
 
     def __str__(self) -> str:
-        """As a profile writes a count: `4`, or `4+`."""
+        """Format the number as a profile writes a count: `4`, or `4+`."""
         return f"{self.value:g}{'+' if self.at_least else ''}"
 
 
 @dataclass(frozen=True)
 class AcceleratorNeed:
-    """GPUs, by name (`T4`) or by memory of each (bytes), `count` of them."""
+    """GPUs, by name (`T4`) or by memory of each (bytes), and how many."""
 
     count: Bound = Bound(1)
     name: str | None = None
@@ -45,7 +47,7 @@ class AcceleratorNeed:
 
 @dataclass(frozen=True)
 class Need:
-    """What a profile asks of a cloud. `None` means: anything will do."""
+    """What a profile needs from a cloud. None: no requirement."""
 
     cloud: str
     cpus: Bound | None = None
@@ -58,25 +60,27 @@ class Need:
     zone: str | None = None
     max_price: float | None = None
     prefer: str | None = None
-    """The region whose offers come first, whatever they cost: the first of `regions`, else the user's own."""
+    """The region whose offers come first, whatever they cost: the first of `regions`, else the user's
+    default region.
+    """
     regions: tuple[str, ...] = ()
-    """Only these, where `region` is None; () for any."""
+    """Only these regions, if `region` is None; () for any."""
     local_ssd: int | None = None
-    """Bytes of SSD inside the machine, at least."""
+    """Least bytes of SSD inside the machine."""
     network: float | None = None
-    """Gbit/s, at least."""
+    """Least Gbit/s."""
     image: str | None = None
-    """What the machine boots, by its name at the cloud; None: what fits the offer."""
+    """The image that the machine boots, by its name at the cloud; None: the one that fits the offer."""
     instance_type: str | None = None
-    """Exactly this type, as its cloud calls it."""
+    """Exactly this type, by the cloud's name."""
     volume: Volume = AS_MADE
     reservation: str | None = None
-    """Capacity that the account holds already, as its cloud names it."""
+    """Reserved capacity of the account, by the cloud's name for it."""
     identity: str | None = None
-    """The identity that the machine itself has on its cloud; None: none."""
+    """The cloud identity of the machine itself; None: it has none."""
 
     def is_in(self, region: str) -> bool:
-        """Whether that is a region that is asked for."""
+        """Return whether a region is one of those that are asked for."""
         return (
             region in self.regions if self.region is None and self.regions else self.region in (None, region)
         )
@@ -84,7 +88,7 @@ class Need:
 
 @dataclass(frozen=True)
 class Place:
-    """Where a machine is, or was: of what type, in which zone of which cloud."""
+    """The cloud, zone and instance type of a machine."""
 
     cloud: str
     instance_type: str
@@ -95,7 +99,7 @@ class Place:
 class Offer:
     """What a cloud sells: one instance type in one zone at one price. Sizes in bytes.
 
-    `zone` is "" where nobody recorded which zones of the region have the type: the cloud decides.
+    `zone` is "" if it is not recorded which zones of the region have the type: the cloud then decides.
     """
 
     cloud: str
@@ -109,19 +113,19 @@ class Offer:
     spot: bool = False
     accelerator: str | None = None
     accelerator_count: int = 0
-    """Whole ones; 0 with a name where the type brings a part of one."""
+    """Whole accelerators; 0 together with a name if the type has a fraction of one."""
     gpu_memory: int = 0
     vendor: str = ""
-    """Who made the accelerator: nvidia, amd, aws, …; "" where that is not recorded."""
+    """The vendor of the accelerator: nvidia, amd, aws, …; "" if it is not recorded."""
     attach: str = ""
-    """The cloud's name of the accelerator that the create call must attach; "" where the type brings it."""
+    """The cloud's name of the accelerator that the create call must attach; "" if the type includes it."""
     local_ssd: int = 0
     network: float = 0.0
-    """Gbit/s that the type sustains; 0 where that is not recorded."""
+    """Gbit/s that the type sustains; 0 if that is not recorded."""
     on_demand: float | None = None
-    """Of a spot offer: what the same machine costs on demand, where that is known."""
+    """For a spot offer: the price of the same machine on demand, if it is known."""
     price_is_bound: bool = False
-    """`price` is the most that may be asked, not what is asked now: spot whose price nobody recorded."""
+    """`price` is an upper limit, not the current price: a spot offer without a recorded price."""
 
     @property
     def place(self) -> Place:
@@ -129,5 +133,5 @@ class Offer:
 
     @property
     def burstable(self) -> bool:
-        """Whether its cores are its own for a part of the time only: no machine to train on for long."""
+        """Whether its CPU cores are shared or limited by credits, so that it is unsuited to long training."""
         return _BURSTABLE.match(self.instance_type) is not None

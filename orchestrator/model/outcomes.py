@@ -1,4 +1,4 @@
-"""The words that a verdict, a candidate and an exit are decided by. As text they are what run.json holds."""
+"""The enumerations that decide about verdicts, candidates and exits. Their values are what run.json holds."""
 
 from __future__ import annotations
 
@@ -31,7 +31,9 @@ class Conclusion(StrEnum):
 
 
 class Stage(StrEnum):
-    """Where in a training step two runs can differ, in the order of the step; STEPS: in their number."""
+    """Where in a training step two runs can differ, in the order of the step. STEPS: the number of steps
+    differs.
+    """
 
     STEPS = "steps"
     FILES = "files"
@@ -50,16 +52,16 @@ class Outcome(StrEnum):
     CONFIRMED = "confirmed"
     """With it alone, or with the other confirmed ones, the runs are bitwise identical."""
     PART = "part"
-    """It moves the first difference to a later place, or what makes it differ was not tried."""
+    """It moves the first difference to a later place, or its own cause was not tried."""
     FOLLOWS = "follows"
-    """The cause brings it about."""
+    """It is a consequence of the cause."""
     CLEARED = "cleared"
     """It was tried, and changes nothing or not enough."""
     NOT_NEEDED = "not needed"
-    """It was left as it was, and the runs are equal."""
+    """It was left unchanged, and the runs are equal."""
     NOT_TRIED = "not tried"
     INTERNAL_ERROR = "internal error"
-    """Orch itself failed before the program began."""
+    """orch itself failed before the program started."""
 
 
 class Kind(StrEnum):
@@ -71,18 +73,18 @@ class Kind(StrEnum):
 
 
 class ExitReason(StrEnum):
-    """Why a run ended. A reason of another version of orch is kept as it is, and is none of these."""
+    """Why a run ended. An unknown reason, from another version of orch, is kept as its text."""
 
     COMPLETED = "completed"
     FAILED = "failed"
     SIGNAL = "signal"
     OUT_OF_MEMORY = "out_of_memory"
     DEVICE_OUT_OF_MEMORY = "device_out_of_memory"
-    """Of a GPU, or of what the framework computes on."""
+    """Memory of a GPU, or of the device on which the framework computes."""
     DISK_FULL = "disk_full"
     CANCELLED = "cancelled"
     OBSERVED = "observed"
-    """Stopped after the observed steps."""
+    """The run was stopped after the observed steps."""
     PREEMPTED = "preempted"
     """The cloud took its spot machine back."""
     DEADLINE = "deadline"
@@ -90,33 +92,34 @@ class ExitReason(StrEnum):
     STALLED = "stalled"
     """It made no progress for as long as the profile allows, and was ended."""
     NOT_FINITE = "not_finite"
-    """Its loss was no finite number, and the profile says that this ends it."""
+    """Its loss was not a finite number, and the profile says that this ends it."""
     DATA_FAILED = "data_failed"
-    """An object of the data that came while it went on did not come as it is pinned."""
+    """An object of the data that were downloaded during the run did not arrive as it is pinned."""
     LOST = "lost"
     """The machine went away, or how the run ended is not known."""
     RESULTS_LOST = "results_lost"
-    """It had ended, and its results went with the machine."""
+    """It had ended, and its results were lost with the machine."""
     RUNNING = "running"
-    """It goes on: `train --detach` returned."""
+    """It continues: `train --detach` returned."""
     NOT_STARTED = "not_started"
-    """Parity stopped it."""
+    """The parity check prevented its start."""
 
     @property
     def interrupted(self) -> bool:
-        """Whether the machine went, not the job: another one may carry it on."""
+        """Whether the machine went away, not the job: another machine may continue it."""
         return self in (ExitReason.PREEMPTED, ExitReason.LOST, ExitReason.RESULTS_LOST)
 
     @property
     def retried_as_error(self) -> bool:
-        """Whether the job itself ended so that the same command may fare better."""
+        """Whether the job failed in a way in which the same command may succeed next time."""
         return self in (ExitReason.FAILED, ExitReason.SIGNAL, ExitReason.STALLED)
 
     @property
     def worth_repeating(self) -> bool:
-        """Whether the same command may succeed with nothing changed: what a scheduler retries by itself.
+        """Whether the same command may succeed with nothing changed: a scheduler should retry it
+        automatically.
 
-        Else somebody is to look at it: the script, the profile or the data.
+        Otherwise somebody has to look at the script, the profile or the data.
         """
         return self.interrupted or self is ExitReason.STALLED
 
@@ -144,5 +147,7 @@ _FAILURES: Mapping[str, type[RunFailed]] = {
 
 
 def failure_of(reason: str) -> type[RunFailed]:
-    """The error for a run that ended for `reason` (see model.Exit): RunFailed itself where none is closer."""
+    """Return the class of the error for a run that ended for `reason` (see model.Exit); RunFailed if
+    there is no closer one.
+    """
     return _FAILURES.get(reason, RunFailed)

@@ -1,4 +1,6 @@
-"""Paths that people, programs and other computers write down: any text may come, and none raises."""
+"""Questions about paths that people, programs and other computers wrote: any text may come, and none
+raises.
+"""
 
 from __future__ import annotations
 
@@ -6,7 +8,7 @@ from pathlib import Path
 
 
 def is_there(path: Path) -> bool:
-    """Whether a path exists; one that cannot be asked for, like one that is too long, does not."""
+    """Return whether a path exists; False if the system refuses to look it up, as when it is too long."""
     try:
         return path.exists()
     except (OSError, ValueError):
@@ -14,12 +16,14 @@ def is_there(path: Path) -> bool:
 
 
 def is_folder(path: Path) -> bool:
-    """Whether a path leads to a folder."""
+    """Return whether a path leads to a folder."""
     return is_there(path) and path.is_dir()
 
 
 def with_home(path: Path) -> Path:
-    """The path with `~` or `~name` replaced by that home folder; as it is where nobody has that name."""
+    """Return the path with `~` or `~name` replaced by that home folder; unchanged if there is no such
+    user.
+    """
     try:
         return path.expanduser()
     except RuntimeError:

@@ -1,4 +1,4 @@
-"""Text of a machine as text for people: without what moves the cursor, sets titles, or hides."""
+"""Make a machine's text safe to show: remove what moves the cursor, sets titles, or hides text."""
 
 from __future__ import annotations
 
@@ -22,7 +22,8 @@ _WORDS = 500
 
 
 def plain(text: str, *, colours: bool = False) -> str:
-    """`text` without control characters but \\n and \\t, without escape sequences and changes of direction.
+    """Return `text` without escape sequences, changes of direction, and control characters other than \\n and
+    \\t.
 
     `colours` keeps the sequences that choose colours and weights (SGR).
     """
@@ -42,11 +43,11 @@ def plain(text: str, *, colours: bool = False) -> str:
 
 
 def last_words(said: bytes, most: int = _WORDS) -> str:
-    """The end of what a program said, on one line of at most `most` characters; "" where it said nothing."""
+    """Return the end of a program's output, on one line of at most `most` characters; "" if there is none."""
     text = said[-8 * most :].decode("utf-8", "replace")
     return " ".join(plain(text).split())[-most:]
 
 
 def moment(seconds: float) -> str:
-    """Unix seconds as "2026-11-22 18:56 UTC"."""
+    """Format Unix seconds as "2026-11-22 18:56 UTC"."""
     return datetime.fromtimestamp(seconds, UTC).strftime("%Y-%m-%d %H:%M UTC")

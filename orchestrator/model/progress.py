@@ -1,4 +1,4 @@
-"""Telling the user while it happens."""
+"""Report progress to the user."""
 
 from __future__ import annotations
 
@@ -9,13 +9,14 @@ from typing import Protocol, runtime_checkable
 
 
 class Progress(Protocol):
-    """Where long work tells what it does. Decorative: it never decides."""
+    """Where long operations report what they do. For display only: nothing is decided by it."""
 
     def say(self, text: str) -> None: ...
     def transfer(self, label: str, done: int, total: int) -> None:
-        """`done` of `total` bytes of `label`; call as often as you like, and once with done == total.
+        """Report `done` of `total` bytes of `label`. May be called at any rate; the last call has done ==
+        total.
 
-        `total` 0: what is being done has no size; a `label` of "" ends that. See `doing`.
+        A `total` of 0: the operation has no size. A `label` of "" ends such an operation. See `doing`.
         """
 
 
@@ -58,7 +59,7 @@ class Watching(Progress, Protocol):
 
 
 class Silent:
-    """Progress for nobody."""
+    """Progress that is shown to nobody."""
 
     def say(self, text: str) -> None: ...
     def transfer(self, label: str, done: int, total: int) -> None: ...
@@ -66,7 +67,7 @@ class Silent:
 
 @contextmanager
 def doing(progress: Progress, what: str) -> Iterator[None]:
-    """Show on a terminal what the block does, while it does it. Nothing is printed elsewhere."""
+    """Show on a terminal what the block does, while it runs. Elsewhere, nothing is printed."""
     progress.transfer(what, 0, 0)
     try:
         yield

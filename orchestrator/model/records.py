@@ -1,4 +1,4 @@
-"""What a run and a lease leave to their reader: the objects behind both doors."""
+"""What the verbs return and `--json` prints: the record of a run, the status of a lease, and reports."""
 
 from __future__ import annotations
 
@@ -38,9 +38,9 @@ _MEMORY_FIELDS = {
 class RunRecord:
     """One run, as `runs/<id>/run.json` holds it and `orch train --json` prints it.
 
-    A fact that was not observed is None, never invented. `artifacts` paths are relative to the run's
-    folder; `path` is where that lies here (absent from the JSON object). Every field can be written as JSON,
-    so that a scheduler's task may return a record.
+    A fact that was not observed is None, never invented. Paths in `artifacts` are relative to the run's
+    folder; `path` is that folder on this computer (absent from the JSON object). Every field can be written
+    as JSON, so that a scheduler's task may return a record.
     """
 
     run_id: str
@@ -65,16 +65,18 @@ class RunRecord:
     timings: Mapping[str, float] = field(default_factory=dict)
     attempts: Sequence[AttemptFacts] = ()
     started: bool = field(default=True, compare=False)
-    """Whether the call that returned this started the run. Of the call, not of the run: not in run.json."""
+    """Whether the call that returned this record started the run. It is not in run.json, because it
+    describes the call.
+    """
 
     @property
     def folder(self) -> Path:
-        """`path`, the run's folder here."""
+        """The run's folder on this computer: `path`."""
         return Path(self.path)
 
     @property
     def unchecked(self) -> bool:
-        """The run was fetched, and orch was ended before it had checked the models among its files."""
+        """Whether the run was fetched, but orch ended before it had checked the models among its files."""
         return PULL in self.timings and MODEL_CHECK not in self.timings
 
     @property
@@ -83,17 +85,17 @@ class RunRecord:
 
     @property
     def lacked(self) -> str | None:
-        """The field of the profile for the memory that the run used up, where it ended for that."""
+        """The profile field of the memory that the run used up, if it ended for that reason; else None."""
         return _MEMORY_FIELDS.get(str(self.exit.get("reason")))
 
     @property
     def wrote_no_output(self) -> bool:
-        """The run wrote nothing of what the profile names as its outputs."""
+        """Whether the run wrote none of the outputs that the profile names."""
         return any(each["no_other"] for each in self.unwritten)
 
     @property
     def missing_results(self) -> Sequence[Unfetched]:
-        """Of `not_fetched`, what holds results: every file, and links that the profile asks for."""
+        """The part of `not_fetched` that holds results: all files, and links that the profile asks for."""
         asked = ("file", "unreadable", "link")
         return [
             each
@@ -102,7 +104,7 @@ class RunRecord:
         ]
 
     def as_json(self) -> dict[str, Any]:
-        """The published object; its schema is `orch schema run`."""
+        """Return the published object; its schema is `orch schema run`."""
         return {
             "schema": RUN_SCHEMA,
             "run_id": self.run_id,
@@ -129,22 +131,24 @@ class RunRecord:
 
     @classmethod
     def from_json(cls, value: Mapping[str, Any], folder: Path) -> RunRecord:
-        """Of this version or an older one; what is missing takes its default."""
+        """Return the record that an object of this version or an older one describes. Missing fields have
+        their defaults.
+        """
         known = {key: value[key] for key in value if key in cls.__dataclass_fields__}
         return cls(**{**known, "path": str(folder)})
 
 
 @dataclass(frozen=True)
 class LeaseStatus:
-    """One lease, as `status` and `up` tell it. Prices in US dollars; times are Unix seconds.
+    """One lease, as `status` and `up` report it. Prices in US dollars; times are Unix seconds.
 
     `state`: pending, running, stopping, stopped, gone (the machine is not listed any more), closed, or
-    unknown where the provider was not asked, or its region refused: `unseen` says how.
-    `damaged`: its ledger has lines that cannot be read.
-    `deadline_proven`: its cloud, or a timer that was seen to run on it, ends it at its deadline.
-    `runs_known`: no run of the machine is missing in `runs`, as the ledger is whole or the machine was asked.
-    `owner`: the client that opened it, in a team's ledger; else "". `stale`: why the ledger could not be read
-    from its store or file, so that what was known before is told.
+    unknown if the provider was not asked or its region refused; `unseen` has the refusal. `damaged`: the
+    ledger has lines that cannot be read. `deadline_proven`: the cloud, or a timer that was seen to run on the
+    machine, ends the machine at its deadline. `runs_known`: no run of the machine is missing in `runs`,
+    because the ledger is whole or the machine was asked. `owner`: the client that opened the lease, in a
+    team's ledger; else "". `stale`: why the ledger could not be read from its store or file; the other fields
+    are then as they were last read.
     """
 
     lease: str
@@ -175,10 +179,10 @@ class LeaseStatus:
 
 @dataclass(frozen=True)
 class CancelReport:
-    """What `cancel` did. `cancelled`: it ended the run, which went on; else the run had ended before.
+    """What `cancel` did. `cancelled`: it ended the run; False if the run had ended before.
 
-    `reason`, `code`, `signal` and `detail` as in `Exit`. `ended_at`: Unix seconds, None where nobody knows.
-    `fetched`: its results are here.
+    `reason`, `code`, `signal` and `detail` as in `Exit`. `ended_at`: Unix seconds, None if it is not known.
+    `fetched`: the results are on this computer.
     """
 
     run_id: str
@@ -196,7 +200,9 @@ class CancelReport:
 
 @dataclass(frozen=True)
 class PullReport:
-    """What `pull` fetched, and which other runs of the lease it left: `unfetched` ended, `running` go on."""
+    """The runs that `pull` fetched, and the other runs of the lease: `unfetched` have ended, `running`
+    have not.
+    """
 
     records: Sequence[RunRecord]
     unfetched: Sequence[str] = ()
@@ -205,13 +211,13 @@ class PullReport:
 
 @dataclass(frozen=True)
 class DownReport:
-    """The machines that `down` ended, by id; `seconds` and `cost` (US dollars) since they were made.
+    """The machines that `down` ended, by id; `seconds` and `cost` (US dollars) since they were created.
 
-    `unnoted`: sentences on what could not be recorded here, though the machines are gone. `lost`: {run_id,
-    reason, detail} of each run whose results went with its machine before anybody had them; of one that
-    `down` was told to discard, or that was told as lost before, nothing. `left`: {lease, folder} of each
-    lease that `down --all` left as it is, because it has no machine. `unseen`: regions that refused
-    `down --all`, as "cloud region", with what they said; where there are some, `proven_gone` is False.
+    `unnoted`: sentences on what could not be recorded on this computer, though the machines are gone. `lost`:
+    {run_id, reason, detail} of each run whose results went with its machine before they were fetched, except
+    runs that `down` was told to discard or that were reported as lost before. `left`: {lease, folder} of each
+    lease that `down --all` left alone because it has no machine. `unseen`: regions that refused `down --all`,
+    as "cloud region", each with its refusal; if there are any, `proven_gone` is False.
     """
 
     leases: Sequence[str]

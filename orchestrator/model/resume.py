@@ -1,4 +1,6 @@
-"""What a resume check found: whether a job that was killed after a checkpoint goes on as if it never was."""
+"""The result of a resume check: whether a job that is killed after a checkpoint continues as if it had
+not been killed.
+"""
 
 from __future__ import annotations
 
@@ -9,7 +11,7 @@ from typing import Any
 
 
 class Resumed(StrEnum):
-    """The verdict. Only EXACT is a success."""
+    """The verdict of a resume check. Only EXACT is a success."""
 
     EXACT = "EXACT"
     NOT_EXACT = "NOT EXACT"
@@ -47,15 +49,15 @@ VARIABLES = frozenset(
     (Lost.ITERATIONS, Lost.LEARNING_RATE, Lost.LOSS_SCALE, Lost.AVERAGE, Lost.SLOTS, Lost.DROPOUT,
      Lost.STATISTICS, Lost.WEIGHTS)
 )  # fmt: skip
-"""What is held in variables of a model or its optimizer."""
+"""The parts of the state that are variables of a model or its optimizer."""
 
 
 @dataclass(frozen=True)
 class Omission:
-    """One thing that was not restored. `confirmed`: with it put back, the resumed run is bitwise identical.
+    """Something that was not restored. `confirmed`: with it restored, the resumed run is bitwise identical.
 
-    `names`: the variables, files or callbacks. `step`: of the uninterrupted run, the first that differs (0:
-    not known). `stage`: where in that step. `like`: the step of which the batch was seen instead.
+    `names`: the variables, files or callbacks. `step`: the first step of the uninterrupted run that differs
+    (0: not known). `stage`: where in that step. `like`: the step whose batch was seen instead.
     """
 
     lost: Lost
@@ -69,9 +71,10 @@ class Omission:
 
 @dataclass(frozen=True)
 class ResumeCheck:
-    """The outcome. `steps`: of the uninterrupted run; `kept`: the step before the checkpoint;
-    `killed`: the last step before the kill; `resumed`: the step after which the resumed run went on;
-    `compared`: steps that are bitwise identical after that."""
+    """The outcome of a resume check. `steps`: the steps of the uninterrupted run; `kept`: the step before
+    the checkpoint; `killed`: the last step before the kill; `resumed`: the step after which the resumed
+    run continued; `compared`: how many steps are bitwise identical after that.
+    """
 
     verdict: Resumed
     checkpoint: tuple[str, ...] = ()
@@ -86,7 +89,7 @@ class ResumeCheck:
     tried: int = 0
 
     def as_json(self) -> dict[str, Any]:
-        """For `--json`."""
+        """Return the object that `--json` prints."""
         return {
             "verdict": str(self.verdict),
             "checkpoint": list(self.checkpoint),
@@ -114,7 +117,7 @@ class ResumeCheck:
 
     @classmethod
     def from_json(cls, found: Mapping[str, Any]) -> ResumeCheck:
-        """Of what `as_json` gave."""
+        """Return the check from the object that `as_json` returned."""
         return cls(
             Resumed(found["verdict"]),
             tuple(found["checkpoint"]),

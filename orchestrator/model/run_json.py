@@ -40,10 +40,10 @@ class _Git(TypedDict):
 
 
 class GitFacts(_Git, total=False):
-    """The revision that the code was of. `branch`: absent where none was checked out.
+    """The git revision of the code. `branch`: absent if no branch was checked out.
 
-    `dirty`: the code that was sent is not the revision's; `changed`: how many of its paths are not, and
-    `changes`: SHA-256 of these paths, each with its digest. The last two are absent where the code is clean.
+    `dirty`: the code that was sent differs from the revision. `changed`: how many paths differ; `changes`:
+    the SHA-256 of these paths, each with its digest. Both are absent if the code is clean.
     """
 
     branch: str
@@ -52,7 +52,7 @@ class GitFacts(_Git, total=False):
 
 
 class NotKept(TypedDict):
-    """A file of the code that neither git nor the run's folder has. `why`: see runs.kept_code.Why."""
+    """A file of the code that is neither in git nor in the run's folder. `why`: see runs.kept_code.Why."""
 
     path: str
     why: str
@@ -64,16 +64,18 @@ class _Code(TypedDict):
 
 
 class CodeFacts(_Code, total=False):
-    """The code that was sent. `git`: absent outside a repository. `not_kept`: the first of such files."""
+    """The code that was sent. `git`: absent outside a repository. `not_kept`: the first of the files that
+    were not kept.
+    """
 
     git: GitFacts
     not_kept: Annotated[list[NotKept], Most(1000)]
 
 
 class RequestFacts(TypedDict):
-    """How a run was asked for: by which orch, with which profile, and what was set beside it.
+    """How a run was requested: by which version of orch, with which profile, and with which options.
 
-    `profile`: the file's path. `withheld`: names of overrides whose values may be secrets, and are kept
+    `profile`: the file's path. `withheld`: names of overrides whose values may be secrets, and are stored
     nowhere.
     """
 
@@ -149,7 +151,9 @@ class Unfetched(_Unfetched, total=False):
 
 
 class NotWritten(TypedDict):
-    """An output that the profile names and the run did not write. `no_other`: nor any other that it names."""
+    """An output that the profile names and the run did not write. `no_other`: the run wrote no other
+    output that the profile names, either.
+    """
 
     pattern: str
     looked_for: str
@@ -171,7 +175,7 @@ class MachineFacts(TypedDict, total=False):
 
 
 class CostFacts(TypedDict, total=False):
-    """What a run cost, and its lease until then: US dollars, seconds."""
+    """What a run cost, and what its lease had cost by then: US dollars, seconds."""
 
     usd: float
     seconds: float
@@ -184,14 +188,14 @@ class CostFacts(TypedDict, total=False):
 
 
 class RetriedFacts(TypedDict):
-    """How often a run was begun again without a call."""
+    """How often a run was retried automatically, by kind of failure."""
 
     interruption: Count
     error: Count
 
 
 class ResumedFacts(TypedDict):
-    """The checkpoint from which an attempt went on."""
+    """The checkpoint from which an attempt continued."""
 
     attempt: Count
     seq: Count
@@ -199,9 +203,10 @@ class ResumedFacts(TypedDict):
 
 
 class AttemptFacts(TypedDict, total=False):
-    """One attempt at a run id. Times are Unix seconds. `retried`: retries until it, since a call.
+    """One attempt at a run id. Times are Unix seconds. `retried`: retries before it since the last call by
+    the user.
 
-    `steps`: how many it trained, where its trace came home and tells them.
+    `steps`: how many steps it trained, if its trace was fetched and has them.
     """
 
     number: int

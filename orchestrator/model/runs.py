@@ -1,4 +1,4 @@
-"""A job, how it ended, and what two runs have in common."""
+"""A job, how it ended, and how two runs compare."""
 
 from __future__ import annotations
 
@@ -14,13 +14,15 @@ from .trees import TreeLink
 
 @dataclass(frozen=True)
 class Job:
-    """What to run on one side. argv[0] "python" is `python`; its folder comes first on PATH.
+    """A program to run on one side. If argv[0] is "python" it is replaced by `python`, whose folder comes
+    first on PATH.
 
-    `trees` empty: run in `cwd` as it is. Otherwise the working folder `<run>/work` is staged from them
-    and `cwd` is relative to it. `observe_steps` > 0 records every tensor of the first steps;
-    `observe_light` further steps are fingerprinted, and `stop_after_observed` then ends the run. `stdin`:
-    the file or named pipe on that side that is its standard input; "" for none. `stall`: seconds without
-    progress after which it is ended, 0 for never. `on_nan`: whether a loss that is no number ends it.
+    If `trees` is empty, the job runs in `cwd` as it is. Otherwise the working folder `<run>/work` is staged
+    from the trees, and `cwd` is relative to it. `observe_steps` > 0 records every tensor of the first steps;
+    `observe_light` further steps are fingerprinted, and `stop_after_observed` then ends the run. `stdin`: the
+    file or named pipe on that side that is its standard input; "" for none. `stall`: seconds without progress
+    after which the job is ended, 0 for never. `on_nan`: "stop" ends the job when its loss is not a finite
+    number.
     """
 
     run_id: str
@@ -39,9 +41,9 @@ class Job:
 
 @dataclass(frozen=True)
 class Noticed:
-    """What was wrong with a job while it went on: stalled, not_finite (its loss), disk_low.
+    """A problem that was noticed while a job ran: stalled, not_finite (its loss), disk_low.
 
-    `at`: Unix seconds. `step`: how many steps it had shown by then. `detail` is a sentence for people.
+    `at`: Unix seconds. `step`: how many steps had been completed by then. `detail` is a sentence for people.
     """
 
     what: Annotated[str, Most(40)]
@@ -54,12 +56,13 @@ class Noticed:
 class Exit:
     """How a run ended.
 
-    `reason`: completed, failed, signal, out_of_memory, device_out_of_memory (of a GPU, or of what the
-    framework computes on), disk_full, cancelled, observed (stopped after the observed steps), preempted (the
-    cloud took its spot machine back), deadline (the machine's time was up, and the job was asked to end),
-    stalled (no progress for so long as the profile allows), not_finite (its loss was no number, and the
-    profile says that this ends it), lost (the machine went away, or how it ended is not known), results_lost
-    (it had ended, and its results went with the machine). `detail` is a sentence for people.
+    `reason`: completed, failed, signal, out_of_memory, device_out_of_memory (of a GPU, or of the device on
+    which the framework computes), disk_full, cancelled, observed (stopped after the observed steps),
+    preempted (the cloud took its spot machine back), deadline (the machine's time was up, and the job was
+    asked to end), stalled (no progress for as long as the profile allows), not_finite (its loss was not a
+    finite number, and the profile says that this ends it), lost (the machine went away, or how the run ended
+    is not known), results_lost (it had ended, and its results went with the machine). `detail` is a sentence
+    for people.
     """
 
     code: Annotated[int, Between(0, 255)] | None
@@ -71,7 +74,7 @@ class Exit:
 
 @dataclass(frozen=True)
 class RunState:
-    """`state`: absent, running, ended or lost. `log_bytes` is the length of its output so far."""
+    """`state`: absent, running, ended or lost. `log_bytes` is the length of the run's output so far."""
 
     state: Literal["absent", "running", "ended", "lost"]
     exit: Exit | None = None
@@ -102,8 +105,10 @@ class Room:
 
 @dataclass(frozen=True)
 class Divergence:
-    """Where two runs first differ. `relative` is the relative L2 difference of that tensor, and `others`
-    counts further ones in that stage. `shows`: of a file, where it first changed what is computed."""
+    """Where two runs first differ. `relative` is the relative L2 difference of that tensor; `others`
+    counts the other tensors that differ in that stage. `shows`: for a file that differs, where it first
+    changed what is computed.
+    """
 
     step: int
     stage: Stage
@@ -116,9 +121,9 @@ class Divergence:
 
 @dataclass(frozen=True)
 class Subject:
-    """What a difference, a suspicion or a trial is about, whatever its values and its wording.
+    """What a difference, a suspicion or a trial is about, independent of its values and wording.
 
-    `topic` is what it bears on; `name` which file, variable or setting.
+    `topic`: the area that it belongs to; `name`: the file, variable or setting.
     """
 
     topic: str
@@ -127,7 +132,7 @@ class Subject:
 
 
 class Reason(Enum):
-    """Why a candidate has its outcome. Words for people are in `why`."""
+    """Why a candidate has its outcome. The text for people is `Tried.why`."""
 
     EQUAL = "with it the runs are equal"
     LATER = "with it they differ later"
@@ -145,12 +150,12 @@ class Reason(Enum):
 
 @dataclass(frozen=True)
 class Tried:
-    """One thing that might have been the cause, and what became of it.
+    """A possible cause that was examined, and the outcome.
 
     `why` says how `outcome` is known, for people.
 
-    Further decisions go by `subjects` (several where things were tried as one) and by `reason`. run.json does
-    not hold them.
+    Code decides by `subjects` (several if they were tried as a group) and by `reason`; run.json holds
+    neither.
     """
 
     words: str
@@ -163,7 +168,7 @@ class Tried:
     reason: Reason | None = None
 
     def as_json(self) -> dict[str, Any]:
-        """One of `candidates` in the `parity` object of `run.json`."""
+        """Return the entry of `candidates` in the `parity` object of `run.json`."""
         return {
             "words": self.words,
             "outcome": self.outcome,
@@ -176,9 +181,9 @@ class Tried:
 
 @dataclass(frozen=True)
 class DriftBand:
-    """How far rounding alone drives this model: relative L2 by stage, for each compared step.
+    """How far rounding alone moves this model: relative L2 by stage, for each compared step.
 
-    `limit` is the measured drift of `flips` times `margin`; `drift` is that of the two compared runs.
+    `limit` is the drift measured with `flips`, times `margin`; `drift` is the drift of the two compared runs.
     """
 
     limit: Mapping[Stage, Sequence[float]]
@@ -189,8 +194,10 @@ class DriftBand:
 
 @dataclass(frozen=True)
 class RecordedFact:
-    """One fact of two runs' records: its values as text (None: not recorded), and whether they are equal
-    (None: one lacks it). `decisive`: a result; where it differs, so do the runs."""
+    """One fact from the records of two runs: its values as text (None: not recorded), and whether they
+    are equal (None: a value is missing). `decisive`: the fact is a result, so the runs differ if it
+    differs.
+    """
 
     name: str
     a: str | None
@@ -203,14 +210,14 @@ class RecordedFact:
 class Verdict:
     """The outcome of comparing two recorded runs.
 
-    `cause` is a sentence or None; `confirmed` only by a counterfactual run; `fix` says what to do.
-    `compared` counts the tensors that were compared. `tried` is what was looked into, `untried` why
-    something was not. `undeclared`: what one side reads and the other was not sent. `recorded`: what the
-    records of two runs without tensors tell instead.
+    `cause` is a sentence or None; `confirmed` requires a counterfactual run; `fix` says what to do.
+    `compared` counts the tensors that were compared. `tried`: the causes that were examined; `untried`: why
+    some were not. `undeclared`: files that one side reads and that were not sent to the other. `recorded`:
+    facts from the records, for runs without recorded tensors.
 
-    `detail` is the whole verdict in words, and no text is ever taken apart, for its parts are fields:
-    `summary` (what was found), `because` (the cause without how sure it is), `more` (other differences) and
-    `not_compared` (what could not be seen). `about`: what the cause is about.
+    `detail` is the whole verdict as text. Code never parses it, because its parts are fields: `summary` (what
+    was found), `because` (the cause without its degree of certainty), `more` (other differences) and
+    `not_compared` (what could not be compared). `about`: the subjects of the cause.
     """
 
     verdict: Conclusion
@@ -233,13 +240,13 @@ class Verdict:
     about: tuple[Subject, ...] = ()
 
     def with_detail(self) -> Verdict:
-        """The verdict with `detail` made of its parts."""
+        """Return the verdict with `detail` joined from its parts."""
         unseen = f"Not compared: {'; '.join(self.not_compared)}." if self.not_compared else None
         parts = (self.summary, self.cause, self.fix, self.untried, self.more, unseen)
         return replace(self, detail=" ".join(filter(None, parts)))
 
     def as_json(self) -> dict[str, Any]:
-        """The `parity` object of `run.json`."""
+        """Return the `parity` object of `run.json`."""
         divergence = asdict(self.divergence) if self.divergence else {}
         return {
             "verdict": self.verdict,

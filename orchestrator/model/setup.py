@@ -1,4 +1,4 @@
-"""What must exist in an account before `up` can make a machine there, and who makes it."""
+"""What must exist in an account before `up` can create a machine there, and the steps that create it."""
 
 from __future__ import annotations
 
@@ -9,9 +9,10 @@ from typing import Protocol
 
 @dataclass(frozen=True)
 class SetupStep:
-    """One thing to make, or to remove. `act` may be called again after a kill: it changes nothing twice.
+    """One thing to create or to remove. `act` may be called again after a kill; a second call changes
+    nothing.
 
-    `name` is the thing, `detail` what it is for, or what it admits.
+    `name` is the thing; `detail` is its purpose, or what it permits.
     """
 
     name: str
@@ -20,15 +21,18 @@ class SetupStep:
 
 
 class Setup(Protocol):
-    """What a cloud's module of that name offers. Both read only; each step carried out changes one thing.
+    """What a cloud's module for `orch setup` offers. Both methods only read; each step that is carried out
+    changes one thing.
 
-    `source`: the addresses from which ssh is let in, as CIDR. `region`: None for the one in use.
+    `source`: the addresses from which ssh is allowed, as CIDR. `region`: None for the one in use.
     """
 
     def lacking(
         self, source: str, region: str | None, environ: Mapping[str, str]
     ) -> tuple[str, Sequence[SetupStep]]:
-        """Where it would be made (account and region), and what is not there yet."""
+        """Return where the steps apply (account and region), and the steps that create what is missing."""
 
     def made(self, region: str | None, environ: Mapping[str, str]) -> tuple[str, Sequence[SetupStep]]:
-        """Where it was looked for, and how to remove what `lacking` once led to, and that alone."""
+        """Return where the steps apply, and the steps that remove what `lacking` once created, and
+        nothing else.
+        """

@@ -43,11 +43,11 @@ class Distribution:
 
 @dataclass(frozen=True)
 class Fingerprint:
-    """What is really installed on one side, read back and not assumed.
+    """What is installed on one side, as read back from it.
 
-    `facts` are strings by name: python, implementation, libc, os, kernel, machine, cpu_model,
-    cpu_flags, driver, cuda, gpu, timezone, locale, ... ; `environment` the variables that can change
-    numbers. `digest` covers python, implementation and distributions.
+    `facts` are strings by name: python, implementation, libc, os, kernel, machine, cpu_model, cpu_flags,
+    driver, cuda, gpu, timezone, locale, ... ; `environment` holds the variables that can change numbers.
+    `digest` covers python, implementation and distributions.
     """
 
     digest: str
@@ -59,10 +59,10 @@ class Fingerprint:
 
 @dataclass(frozen=True)
 class Difference:
-    """One way in which the other side is not this one.
+    """One difference between the other side and this one.
 
-    `kind`: package, interpreter, platform, driver, environment, lock; `declared` with its reason when
-    it is expected (a platform wheel, another kernel) or allowed by the profile.
+    `kind`: package, interpreter, platform, driver, environment, lock. `declared`, with its `reason`: the
+    difference is expected (a platform wheel, another kernel) or allowed by the profile.
     """
 
     kind: str
@@ -74,5 +74,7 @@ class Difference:
 
 
 def is_allowed(kind: str, name: str, allow: Collection[str]) -> bool:
-    """Whether `stack.allow` accepts a difference, by patterns: numpy, package:numpy, environment:TF_*."""
+    """Return whether `stack.allow` accepts a difference, by patterns: numpy, package:numpy,
+    environment:TF_*.
+    """
     return any(fnmatchcase(each, wanted) for each in (name, f"{kind}:{name}") for wanted in allow)

@@ -1,4 +1,4 @@
-"""The protocol Store, and what crosses it: objects by key, whole or absent, with versions and checksums."""
+"""The protocol Store: objects by key, whole or absent, with versions and checksums."""
 
 from __future__ import annotations
 
@@ -9,15 +9,15 @@ from pathlib import Path
 from typing import Protocol
 
 LARGEST_GET = 64 << 20
-"""Bytes that `get` returns at most; larger objects are fetched into a file."""
+"""Most bytes that `get` returns; larger objects are fetched into a file."""
 
 
 @dataclass(frozen=True)
 class Stored:
     """One object as its store lists it. `key` is relative to the store's url, "/"-separated.
 
-    `version` changes with every write: a generation, a version id, an ETag, or what a file system knows.
-    `checksum` is "crc32c:<hex>", "sha256:<hex>" or "md5:<hex>" of the content, "" where the store knows none.
+    `version` changes with every write: a generation, a version id, an ETag, or what a file system offers for
+    it. `checksum` is "crc32c:<hex>", "sha256:<hex>" or "md5:<hex>" of the content, "" if the store has none.
     """
 
     key: str
@@ -28,7 +28,9 @@ class Stored:
 
 @dataclass(frozen=True)
 class Link:
-    """A GET of one object without credentials, until `expires`. A secret: never in a ledger, log or argv."""
+    """A URL to GET one object without credentials, until `expires`. A secret: never in a ledger, log or
+    argv.
+    """
 
     url: str
     headers: Mapping[str, str]
@@ -49,10 +51,10 @@ class Grant:
 
 
 class Store(Protocol):
-    """Objects under one url. Raises StorageError, or LocalError for a file of this computer; nothing else.
+    """Objects below one url. Raises StorageError, or LocalError for a file of this computer; nothing else.
 
-    Every key is checked, those of a listing too. Every method may be called again after any error, and
-    after its caller was killed at any point.
+    Every key is checked, those of a listing too. Every method may be called again after any error, and after
+    its caller was killed at any point.
     """
 
     @property
@@ -61,7 +63,9 @@ class Store(Protocol):
         ...
 
     def region(self) -> str:
-        """Where its bucket lies: a region, or of several a continent ("US"); "" where nobody tells."""
+        """Return the location of the bucket: a region, or a continent ("US") if it spans several; "" if
+        it is not known.
+        """
         ...
 
     def put(self, key: str, content: bytes | Path) -> Stored:
@@ -69,16 +73,18 @@ class Store(Protocol):
         ...
 
     def put_if(self, key: str, content: bytes, expected: str | None) -> Stored:
-        """Write only where the object is absent (None), or only over that version. Raises Changed.
+        """Write the object only if it is absent (`expected` None) or has the version `expected`. Raise
+        Changed if not.
 
-        After a lost reply the object is read: it is ours where it has this content. Contents that two
-        writers could have in common therefore hold a nonce of their writer.
+        If the reply is lost, the object is read: the write counts as ours if the content is equal. If two
+        writers could write equal contents, the content must hold a nonce of its writer.
         """
         ...
 
     def get(self, key: str, version: str | None = None) -> bytes:
-        """The content of an object of at most LARGEST_GET bytes. Raises Missing, and Changed where the
-        object is no longer at that version, and the version is not kept."""
+        """Return the content of an object of at most LARGEST_GET bytes. Raise Missing if it is absent,
+        and Changed if the object no longer has that version and the version is not kept.
+        """
         ...
 
     def fetch(self, key: str, into: Path, version: str | None = None) -> Stored:
@@ -86,24 +92,29 @@ class Store(Protocol):
         ...
 
     def head(self, key: str) -> Stored | None:
-        """The object as it is now; None if it is absent."""
+        """Return the current object; None if it is absent."""
         ...
 
     def list(self, prefix: str = "") -> Iterator[Stored]:
-        """All objects whose key begins with `prefix`, in the order of their keys' UTF-8 bytes.
+        """Yield all objects whose key begins with `prefix`, in the order of their keys' UTF-8 bytes.
 
-        "Folders" of no bytes, which consoles make, are left out; another key that no store may hold raises.
+        Empty objects that consoles create as "folders" are left out; any other key that no store may hold
+        raises.
         """
         ...
 
     def delete(self, key: str, expected: str | None = None) -> None:
-        """Remove an object, or only that version of it. An absent one is success. Raises Changed."""
+        """Delete an object, or only if it has the version `expected`. An absent object is a success.
+        Raise Changed if its version is another.
+        """
         ...
 
     def link(self, key: str, lasts: float, version: str | None = None) -> Link | None:
-        """A way to GET that one object for `lasts` seconds; None where the store has no such thing."""
+        """Return a link to GET that one object for `lasts` seconds; None if the store has no such links."""
         ...
 
     def grant(self, prefix: str, lasts: float) -> Grant | None:
-        """A way to upload objects under `prefix` for `lasts` seconds; None where there is no such thing."""
+        """Return a grant to upload objects below `prefix` for `lasts` seconds; None if the store has no
+        such grants.
+        """
         ...

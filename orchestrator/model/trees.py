@@ -11,10 +11,11 @@ from .answers import Between, Count, Like
 
 @dataclass(frozen=True)
 class Entry:
-    """One path of a tree. `kind` is file, dir or link; `digest` of a file's content; `target` of a link.
+    """One path of a tree. `kind` is file, dir or link; `digest` is that of a file's content; `target` is that
+    of a link.
 
-    In a run's outputs it can also be special (a device, pipe or socket), unreadable or too_large: such are
-    named only.
+    In a run's outputs `kind` can also be special (a device, pipe or socket), unreadable or too_large; such
+    entries are listed, never transferred.
     """
 
     path: str
@@ -27,7 +28,7 @@ class Entry:
 
 @dataclass(frozen=True)
 class Manifest:
-    """A tree as facts, sorted by path. `digest` covers every field of every entry."""
+    """The entries of a tree, sorted by path. `digest` covers every field of every entry."""
 
     entries: tuple[Entry, ...]
     digest: str
@@ -35,11 +36,12 @@ class Manifest:
 
 @dataclass(frozen=True)
 class TreeLink:
-    """A synced tree at `source` (absolute) appears in a run's working folder at `target`.
+    """A synced tree at `source` (absolute) that appears in a run's working folder at `target`.
 
-    `target` is relative ("." for the code itself) or absolute; `copied` trees are private to the run,
-    others share their bytes. With the `digest` of its manifest the tree is laid out only while it has that.
-    `stream`: the file there that says how the fetch of a tree stands that is shown while it comes.
+    `target` is relative ("." for the code itself) or absolute. A tree that is `copied` is private to the run;
+    others share their bytes. With `digest`, the tree is used only while its manifest has that digest.
+    `stream`: the file on that side with the state of the fetch, for a tree that is shown while it is still
+    being fetched.
     """
 
     source: str
@@ -66,13 +68,13 @@ class Refused(StrEnum):
 
     @property
     def can_come(self) -> bool:
-        """Whether it would come with a new list of what lies there, and nothing done on the machine."""
+        """Whether listing the files again may be enough to fetch it, with nothing changed on the machine."""
         return self in (Refused.CHANGED, Refused.FOLDER_HERE)
 
 
 @dataclass(frozen=True)
 class NotFetched:
-    """One path that did not come, and why. `detail` is a clause for people."""
+    """One path that was not fetched, and the reason. `detail` is a clause for people."""
 
     path: str
     kind: str

@@ -21,9 +21,10 @@ __all__ = ["Advice", "Evidence", "IoSummary", "apply", "evidence", "summarise"]
 
 
 def summarise(trace: Path, memory: int | None = None) -> IoSummary:
-    """Sum up a trace. Lines that are torn or of unknown kinds are passed over; a missing file is no facts.
+    """Sum up a trace. Lines that are torn or of unknown kinds are skipped; a missing file gives an empty
+    summary.
 
-    `memory`: bytes that the run's machine was made with, where that is known.
+    `memory`: bytes of memory that the run's machine was created with, if known.
     """
     lines = read(trace)
     found = evidence_of(lines, memory)
@@ -45,7 +46,7 @@ def evidence(trace: Path, memory: int | None = None) -> Evidence:
 
 
 def apply(found: Evidence) -> tuple[Advice, ...]:
-    """What to change, the greatest predicted gain first; nothing where nothing is earned by evidence."""
+    """Return what to change, the greatest predicted gain first; only advice that the evidence supports."""
     return _apply(RULES, found)
 
 
@@ -86,7 +87,7 @@ def _measured(lines: Trace, found: Evidence) -> dict[str, Any]:
 
 
 def _unknown(lines: Trace, found: Evidence) -> Iterator[str]:
-    """What a reader may miss, and why it is not there."""
+    """Yield what a reader may miss in the summary, and why it is not there."""
     version = number(lines.header, "version")
     if version is not None and version > VERSION:
         yield f"The trace is of a newer version ({version:g}) than this orch reads ({VERSION}): update orch."

@@ -1,4 +1,4 @@
-"""How fast GPUs are beside each other, by NVIDIA's data sheets: a first guess, and said to be one."""
+"""Relative speed of GPUs by NVIDIA's data sheets: a first estimate, and reported as one."""
 
 from __future__ import annotations
 
@@ -31,7 +31,9 @@ SHEETS = {
 
 
 def sheet_of(name: str) -> Sheet | None:
-    """Of a GPU by any of its names (`T4`, `Tesla T4`, `NVIDIA A100-SXM4-80GB`); None where none is known."""
+    """Return the data of a GPU by any of its names (`T4`, `Tesla T4`, `NVIDIA A100-SXM4-80GB`); None if
+    it is unknown.
+    """
     words = name.upper()
     if "A100" in words and "80GB" in words:
         return SHEETS["A100-80GB"]
@@ -40,9 +42,11 @@ def sheet_of(name: str) -> Sheet | None:
 
 
 def slower(now: str, then: str) -> tuple[float, float] | None:
-    """How much longer (at best, at worst) the work of GPU `now` takes on GPU `then`; None where not known.
+    """Return how many times as long (at best, at worst) the work of GPU `now` takes on GPU `then`; None if
+    not known.
 
-    Work that moves memory goes by bandwidth, work that computes by operations: the truth lies between.
+    Work that moves memory scales with bandwidth, work that computes scales with operations; the truth lies
+    between the two.
     """
     if now.upper() == then.upper():
         return 1.0, 1.0

@@ -1,4 +1,6 @@
-"""What to change, only where the evidence earns it, with the gain that it predicts and how."""
+"""Advice on what to change, given only if the evidence supports it, with its predicted gain and how that
+is computed.
+"""
 
 from __future__ import annotations
 
@@ -10,14 +12,14 @@ from orchestrator.profiling.evidence import Evidence
 from orchestrator.profiling.flow import Change, step_after
 
 WORTH = 1.05
-"""A predicted gain below this is not told: runs differ by as much."""
+"""A smaller predicted gain is not reported: runs differ by as much."""
 
 
 @dataclass(frozen=True)
 class Ground:
-    """What a rule found: the sentence that says so, and the words and places that its other parts need.
+    """What a rule found: `because`, a sentence, and the words and places that the rule's other parts need.
 
-    `places`: of the pipeline's nodes, the first the one that is meant. `amount`: what the change is given.
+    `places`: nodes of the pipeline; the first is the one to change. `amount`: the size of the change.
     """
 
     because: str
@@ -28,10 +30,11 @@ class Ground:
 
 @dataclass(frozen=True)
 class Rule:
-    """A row of the table. `when` is the precondition; None: it does not hold. `after`: seconds of a step
-    once changed, None where that cannot be predicted; `formula` says how, or why not. `parity`: what the
-    change does to the numbers. `trial`: what `orch profile --try` imposes, None where only the script's
-    author can."""
+    """A row of the table. `when`: the precondition; it returns None if it does not hold. `after`: seconds
+    of a step after the change, None if that cannot be predicted; `formula` says how, or why not.
+    `parity`: the effect of the change on the training's numbers. `trial`: what `orch profile --try`
+    imposes, None if only the script's author can make the change.
+    """
 
     name: str
     when: Callable[[Evidence], Ground | None]
@@ -44,11 +47,11 @@ class Rule:
 
 @dataclass(frozen=True)
 class Advice:
-    """One thing to change. `gain`: time of a step now ÷ predicted time, None where none is predicted.
+    """One thing to change. `gain`: time of a step now ÷ predicted time, None if none is predicted.
 
-    `node`: the call of the script that is meant, None where none is. `trial` as `orch profile --try` takes
-    it; None where it cannot be imposed from outside. `amount`: what is asked for, in the rule's own unit
-    (cores, bytes, examples); None where nothing is counted.
+    `node`: the call in the script that is to be changed, None if there is none. `trial`: as `orch profile
+    --try` takes it; None if the change cannot be imposed from outside. `amount`: what is requested, in the
+    rule's own unit (cores, bytes, examples); None if nothing is counted.
     """
 
     rule: str
@@ -65,9 +68,11 @@ class Advice:
 
 
 def apply(rules: Sequence[Rule], evidence: Evidence) -> tuple[Advice, ...]:
-    """What the rules find, the greatest predicted gain first, then what has none in the table's order.
+    """Return the advice of all rules that apply, the greatest predicted gain first, then advice without a
+    prediction in the table's order.
 
-    Nothing where the run was too short to tell."""
+    Return () if the run was too short.
+    """
     if evidence.short:
         return ()
     found = [advice for rule in rules if (advice := _applied(rule, evidence)) is not None]
@@ -102,15 +107,16 @@ def _applied(rule: Rule, evidence: Evidence) -> Advice | None:
 
 
 def unpredicted(evidence: Evidence, ground: Ground) -> None:
-    """For rules whose gain nothing here measures."""
+    """Predict nothing, for rules whose gain is not measured."""
     del evidence, ground
 
 
 def predicted(evidence: Evidence, change: Change, *, saved: float = 0.0) -> float | None:
-    """Seconds of a step with the pipeline changed; `saved`: seconds a step of nodes that fall away.
+    """Return the seconds of a step with the pipeline changed; `saved`: seconds a step of nodes that are
+    removed.
 
-    Work that cores must do bounds it from below. Where the run itself leaves no core idle, the step's own
-    work is held up by the input's, and gains in proportion to what falls away.
+    The work that cores must do is a lower bound. If the run itself leaves no core idle, input processing
+    slows the step's own work, which then gains in proportion to what is removed.
     """
     if evidence.pipeline is None or evidence.compute is None or evidence.core_seconds is None:
         return None
@@ -122,6 +128,6 @@ def predicted(evidence: Evidence, change: Change, *, saved: float = 0.0) -> floa
 
 
 def _on_a_core(evidence: Evidence) -> float:
-    """Of the time that a node takes by the clock, what it has a core and does not wait for one."""
+    """Return the share of a node's wall time in which it has a core and does not wait for one."""
     busy, waiting = evidence.usage.busy or 0.0, evidence.usage.waiting or 0.0
     return busy / (busy + waiting) if busy > 0 else 1.0

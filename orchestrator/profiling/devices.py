@@ -1,4 +1,4 @@
-"""Disks and GPUs while it trained."""
+"""Disks and GPUs during training."""
 
 from __future__ import annotations
 
@@ -9,7 +9,7 @@ from typing import Any
 from orchestrator.profiling.trace import Line, amount, number
 
 HOLDING_DOWN = frozenset({"hardware slowdown", "thermal, by software", "thermal, by hardware", "power brake"})
-"""Reasons for low clocks that no job wishes for; a power cap and application clocks are settings."""
+"""Reasons for low clocks that are a problem; a power cap and application clocks are settings."""
 
 _READS, _READ, _READ_MS, _WRITES, _WRITTEN, _, _BUSY_MS = range(7)
 _COUNTERS = 7
@@ -17,10 +17,11 @@ _COUNTERS = 7
 
 @dataclass(frozen=True)
 class Disk:
-    """The disk that moved most: bytes and operations a second, ms that a read took, and what it can give.
+    """The disk that moved most bytes. `rate` and `ops`: bytes and operations a second; `read_ms`:
+    milliseconds of a read.
 
-    `cap` is the share of the limit that was used, of bytes or of operations, whichever is nearer;
-    `basis` says how the limit is known. `busy` is the share of time in which it had something to do.
+    `cap`: the share of the disk's limit that was used, of bytes or of operations, whichever is higher;
+    `basis` says how the limit is known. `busy`: the share of time in which the disk was working.
     """
 
     name: str
@@ -35,9 +36,10 @@ class Disk:
 
 @dataclass(frozen=True)
 class Gpu:
-    """One GPU while it trained: shares of time, most memory held (bytes), mean power (W) and its limit.
+    """One GPU during training: share of time in use, most memory in use (bytes), mean power (W) and its
+    limit.
 
-    `held_down`: share of the samples in which heat, power or the hardware held its clocks down.
+    `held_down`: share of the samples in which heat, power or the hardware reduced its clocks.
     """
 
     name: str
@@ -63,7 +65,7 @@ def busiest_disk(header: Line, samples: Sequence[Line]) -> Disk | None:
 
 
 def gpus_of(header: Line, samples: Sequence[Line]) -> tuple[Gpu, ...]:
-    """One fact per GPU that any sample tells of."""
+    """Return the facts of each GPU that any sample reports."""
     listed = [line["gpus"] for line in samples if isinstance(line.get("gpus"), list)]
     names = header.get("gpus")
     known = [name for name in names if isinstance(name, str)] if isinstance(names, list) else []
@@ -106,7 +108,7 @@ def _disks(line: Line) -> Mapping[str, Sequence[float]]:
 
 
 def _counters(line: Line, name: str) -> Sequence[float]:
-    """A disk's seven totals; () where the line has none that make sense."""
+    """Return a disk's seven totals; () if the line has no valid ones."""
     found = line.get("disks")
     values = found.get(name) if isinstance(found, dict) else None
     if not isinstance(values, list) or len(values) != _COUNTERS:

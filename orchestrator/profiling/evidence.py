@@ -1,4 +1,4 @@
-"""All that one trace tells, in one place, for verdicts and advice."""
+"""Everything that can be derived from one trace, in one place, for verdicts and advice."""
 
 from __future__ import annotations
 
@@ -11,29 +11,30 @@ from orchestrator.profiling.trace import Line, Trace, number
 from orchestrator.profiling.usage import Usage, usage_of
 
 CPU_BUSY = 0.85
-"""Share of all cores that the run was allowed, from which on no core counts as idle."""
+"""Share of all cores that the run was allowed, above which no core counts as idle."""
 
 CPU_WAITING = 0.5
-"""Threads that could have run and had no core, on average, for each core."""
+"""Average number of threads, for each core, that could have run but had no core."""
 
 ALONE = 0.2
-"""Cores that others may take while the run still counts as alone on its machine."""
+"""Cores that other programs may use while the run still counts as alone on its machine."""
 
 FEW_STEPS = 200
 SHORT_SECONDS = 10.0
-"""A training of fewer steps that took less, or a run without steps that did: verdicts of such were seen to
-change from run to run, and start-up is most of what is measured."""
+"""A training with fewer steps that took less time, or a run without steps that did, is short: verdicts on
+such runs were seen to change from run to run, and start-up is most of what is measured.
+"""
 
 HAD = 0.75
-"""Of the cores that a run wanted, the share that it had where nobody kept them from it."""
+"""The share of the wanted cores that a run has if nobody keeps them from it."""
 
 
 @dataclass(frozen=True)
 class Training:
-    """What is trained. None: not known. `batch` in examples; `growth`: GPU memory is taken as needed.
+    """What is trained. None: not known. `batch` in examples; `growth`: GPU memory is allocated as needed.
 
-    `eager`: `fit` runs operation by operation. `source`: PyDataset or generator, where Keras made the
-    pipeline of one, called `source_name`, with so many `workers`, which are `processes` or threads.
+    `eager`: `fit` runs operation by operation. `source`: PyDataset or generator, if Keras made the pipeline
+    from one; `source_name` is its name. `workers`: how many it has, which are `processes` or threads.
     """
 
     parameters: int | None = None
@@ -54,7 +55,7 @@ class Training:
 
 @dataclass(frozen=True)
 class Evidence:
-    """What is read out of a trace, and what verdicts and rules alike derive from it."""
+    """What is read from a trace, and what verdicts and rules derive from it."""
 
     steps: Steps = field(default_factory=Steps)
     usage: Usage = field(default_factory=Usage)
@@ -67,7 +68,9 @@ class Evidence:
 
     @property
     def short(self) -> bool:
-        """Too few steps for shares of them to be told; a run without steps is judged by its seconds."""
+        """Whether there were too few steps for reliable shares; a run without steps is judged by its
+        seconds.
+        """
         if self.steps.count is None:
             return self.wall is not None and self.wall < SHORT_SECONDS
         few = self.steps.count < FEW_STEPS
@@ -75,14 +78,14 @@ class Evidence:
 
     @property
     def crowded(self) -> bool:
-        """No core is idle: the run keeps them busy, or its threads wait for one."""
+        """Whether no core is idle: the run keeps them busy, or its threads wait for one."""
         busy = self.usage.cpu is not None and self.usage.cpu >= CPU_BUSY
         waiting = self.usage.waiting is not None and self.usage.waiting / self.cores >= CPU_WAITING
         return busy or waiting
 
     @property
     def others(self) -> float:
-        """Cores that somebody else on the machine kept busy; 0 where that is not known."""
+        """Cores that other programs on the machine kept busy; 0 if that is not known."""
         usage = self.usage
         if usage.machine_busy is None or usage.busy is None:
             return 0.0
@@ -94,12 +97,12 @@ class Evidence:
 
     @property
     def wanted(self) -> float | None:
-        """Cores that it kept busy, and those that its threads waited for."""
+        """Cores that the run kept busy, plus those that its threads waited for."""
         return None if self.usage.busy is None else self.usage.busy + (self.usage.waiting or 0.0)
 
     @property
     def taken(self) -> bool:
-        """Whether others on the machine had the cores that it waited for, so that it is not its own limit."""
+        """Whether other programs had the cores that the run waited for, so that it did not limit itself."""
         waiting = self.usage.waiting or 0.0
         if not self.wanted or (self.usage.busy or 0.0) >= HAD * self.wanted:
             return False
@@ -122,17 +125,17 @@ class Evidence:
 
     @property
     def compute(self) -> float | None:
-        """Seconds of a step without that."""
+        """Seconds of a step without the wait for its batch."""
         return None if self.wait is None or self.step is None else self.step - self.wait
 
     @property
     def core_seconds(self) -> float | None:
-        """What one step takes of the cores, input included."""
+        """Seconds of CPU time of one step, input processing included."""
         return None if self.usage.busy is None or self.step is None else self.usage.busy * self.step
 
     @property
     def epoch_steps(self) -> int | None:
-        """Steps of one epoch, as Keras or the pipeline tells."""
+        """Steps of one epoch, as reported by Keras or the pipeline."""
         seen = self.pipeline.epoch_batches if self.pipeline else None
         return self.training.epoch_steps or seen
 
@@ -148,7 +151,7 @@ class Evidence:
 
 
 def evidence_of(trace: Trace, memory: int | None = None) -> Evidence:
-    """Everything that can be read out of a trace; `memory`: see usage_of."""
+    """Return everything that can be derived from a trace; `memory`: see usage_of."""
     steps = steps_of(trace)
     return Evidence(
         steps=steps,

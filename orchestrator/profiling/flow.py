@@ -1,7 +1,7 @@
-"""How long the input takes for one batch, as its nodes tell, and how long it would take were one changed.
+"""How long the input pipeline takes for one batch, from its nodes' times, and how long after a change.
 
-Nodes that work ahead (prefetch, parallel maps, parallel reads) cut a pipeline into segments that run side by
-side: the slowest sets the pace. Within a segment, nodes work one after the other.
+Nodes that work ahead (prefetch, parallel maps, parallel reads) cut a pipeline into segments that run
+concurrently: the slowest determines the pace. Within a segment, nodes work one after the other.
 """
 
 from __future__ import annotations
@@ -12,7 +12,7 @@ from dataclasses import dataclass, field
 from orchestrator.profiling.pipeline import AHEAD, Node, Pipeline
 
 SHARED_POOL = ("Parallel", "MapAndBatch")
-"""Nodes whose name begins so make several elements at once."""
+"""Nodes whose names begin with these make several elements at once."""
 
 READS_MANY = ("ParallelInterleave", "Interleave", "FlatMap")
 """Nodes that open a dataset for each of their elements."""
@@ -20,8 +20,10 @@ READS_MANY = ("ParallelInterleave", "Interleave", "FlatMap")
 
 @dataclass(frozen=True)
 class Change:
-    """What a fix does to a pipeline: places that become parallel (with how many at once), places whose work
-    falls away together with all that feeds them, and whether a prefetch is put at the end."""
+    """What a fix does to a pipeline. `parallel`: places of nodes that become parallel, with how many
+    elements at once; `without`: places whose work is saved together with all that feeds them; `ahead`: a
+    prefetch is put at the end.
+    """
 
     parallel: Mapping[int, float] = field(default_factory=dict)
     without: frozenset[int] = frozenset()
@@ -32,19 +34,21 @@ AS_IT_IS = Change()
 
 
 def pace(pipeline: Pipeline, change: Change = AS_IT_IS) -> float:
-    """Seconds that one batch takes, at the least, by the slowest segment."""
+    """Return the seconds that one batch takes at least, determined by the slowest segment."""
     return max(_segments(pipeline, change))
 
 
 def step_after(pipeline: Pipeline, change: Change, compute: float, floor: float) -> float:
-    """Seconds of a step whose own work takes `compute`, and which the cores need at least `floor` for."""
+    """Return the seconds of a step whose own work takes `compute`, and which needs the cores for at least
+    `floor`.
+    """
     made = pace(pipeline, change)
     both = max(compute, made) if change.ahead or runs_ahead(pipeline) else compute + made
     return max(both, floor)
 
 
 def runs_ahead(pipeline: Pipeline) -> bool:
-    """Whether the last node makes batches while the step is busy."""
+    """Return whether the last node makes batches while a step runs."""
     return pipeline.last is not None and pipeline.last.name.startswith(AHEAD)
 
 
@@ -52,7 +56,7 @@ def _segments(pipeline: Pipeline, change: Change) -> list[float]:
     lengths: list[float] = []
 
     def follow(place: int) -> float:
-        """Seconds a batch of the segment that this node is in, from here down."""
+        """Return the seconds a batch of the segment that this node is in, from here down."""
         if place in change.without:
             return 0.0
         node = pipeline.nodes[place]
@@ -68,8 +72,11 @@ def _segments(pipeline: Pipeline, change: Change) -> list[float]:
 
 
 def _segment(node: Node, own: float, below: float, at_once: float) -> float:
-    """A prefetch makes all below it in its thread; parallel reads share out what they read, and a parallel
-    map its own work, while one thread fetches what it works on."""
+    """Return the seconds a batch of the segment that ends in this node.
+
+    A prefetch does all the work below it in its thread. Parallel reads divide what they read among them. A
+    parallel map divides its own work, while a single thread fetches its elements.
+    """
     if node.name.startswith("Prefetch"):
         return own + below
     if node.name.startswith(READS_MANY):

@@ -1,4 +1,4 @@
-"""Preconditions of advice about the input pipeline: what starves the step, and where in the pipeline."""
+"""Preconditions of advice about the input pipeline: what makes the step wait, and where in the pipeline."""
 
 from __future__ import annotations
 
@@ -11,21 +11,21 @@ from orchestrator.profiling.flow import Change, runs_ahead
 from orchestrator.profiling.pipeline import RANDOM, READERS, Node, Pipeline
 
 WAIT_SECONDS = 50e-6
-"""A wait below this is what pulling a batch that is there costs."""
+"""A shorter wait is only the cost of fetching a batch that is ready."""
 
 WAIT_SHARE = 0.05
 IDLE_CORES = 0.5
 HEAVY = 0.3
-"""Share of the pipeline's work from which on a node is worth naming."""
+"""Share of the pipeline's work from which on a node is reported."""
 
 WORTH_CACHING = 0.05
-"""Share of the work below which nothing is gained by keeping it: examples in memory already."""
+"""A smaller share of the work is not worth caching: these are examples that are in memory already."""
 
 FITS = 0.7
-"""Of the memory that was free at the worst moment, what a cache may take."""
+"""The share of the memory that was free at the worst moment which a cache may use."""
 
 AT_ONCE = 4
-"""Files that parallel reads open at once: fixed, since the order of the elements depends on it."""
+"""Files that parallel reads open at once: fixed, because the order of the elements depends on it."""
 
 AT_ITS_CAP = 0.9
 SLOW_READ_MS = 5.0
@@ -36,7 +36,7 @@ _GIB = 1 << 30
 
 
 def starved(evidence: Evidence) -> bool:
-    """Steps wait for input, by more than pulling costs and more than the measurement is unsure of."""
+    """Return whether the wait for input exceeds the cost of a ready batch and the measurement's error."""
     share, wait = evidence.steps.input_wait, evidence.wait
     if share is None or wait is None or wait < WAIT_SECONDS:
         return False
@@ -48,17 +48,17 @@ def waits(evidence: Evidence) -> str:
 
 
 def idle_cores(evidence: Evidence) -> float:
-    """Cores that nobody uses; 0 where that is not known: then nothing is advised that needs some."""
+    """Return the cores that nobody uses; 0 if not known, so that nothing is advised that needs some."""
     return evidence.usage.idle or 0.0 if not evidence.crowded else 0.0
 
 
 def _fed(evidence: Evidence) -> Pipeline | None:
-    """The pipeline, where the step waits for it and the script can be changed to make it another way."""
+    """Return the pipeline if the step waits for it and the script can change it."""
     return _own(evidence) if starved(evidence) else None
 
 
 def _own(evidence: Evidence) -> Pipeline | None:
-    """The pipeline, where it is the script's: Keras' own, of arrays or Python objects, nobody can edit."""
+    """Return the pipeline if it is the script's: the one that Keras makes itself cannot be edited."""
     pipeline = evidence.pipeline
     made = pipeline is None or pipeline.of_arrays or evidence.training.source is not None
     return None if made else pipeline
@@ -98,7 +98,9 @@ def serial_map(evidence: Evidence) -> Ground | None:
 
 
 def _could_be_parallel(node: Node, cores: float) -> bool:
-    """A map that was written without `num_parallel_calls` is fused with the batch behind it, and stays so."""
+    """Return whether a map could use more threads. A map without `num_parallel_calls` is fused with the
+    batch behind it, and stays so.
+    """
     if node.name.startswith(("MapAndBatch", "ParallelMap")):
         return (node.parallelism or 1) <= cores / 2
     return node.name.startswith("Map")
@@ -110,7 +112,9 @@ def _now(node: Node) -> str:
 
 
 def after_parallel(evidence: Evidence, ground: Ground) -> float | None:
-    """Not of Python code: its threads take turns, and of what it does outside of Python nothing is known."""
+    """Return the predicted seconds of a step; None for Python code: its threads take turns, and how much
+    of its work runs outside of Python is not known.
+    """
     if evidence.pipeline is not None and evidence.pipeline.nodes[ground.places[0]].python:
         return None
     return predicted(evidence, Change(parallel=dict.fromkeys(ground.places[:1], ground.amount)))
@@ -146,12 +150,12 @@ def _opens(pipeline: Pipeline, place: int, readers: Sequence[int]) -> bool:
 
 
 def repeated_work(evidence: Evidence) -> Ground | None:
-    """The same elements are made anew in every epoch, nothing below is random, and they would fit."""
+    """The same elements are made again in every epoch, none below is random, and memory suffices."""
     return _repeated(evidence, python=False)
 
 
 def repeated_python(evidence: Evidence) -> Ground | None:
-    """The same, as far as can be seen: whether Python code gives the same again, only its author knows."""
+    """As `repeated_work`, though only the author knows whether Python code repeats its results."""
     return _repeated(evidence, python=True)
 
 
@@ -193,14 +197,14 @@ def after_cache(evidence: Evidence, ground: Ground) -> float | None:
 
 
 def _costs(evidence: Evidence, pipeline: Pipeline, place: int) -> bool:
-    """Steps wait for it, or it takes the cores that the steps need."""
+    """Return whether steps wait for this work, or it takes the cores that the steps need."""
     saved = pipeline.seconds_a_batch(tuple(pipeline.below(place)))
     crowding = evidence.crowded and saved >= 0.15 * (evidence.core_seconds or float("inf"))
     return starved(evidence) or crowding
 
 
 def _deterministic(pipeline: Pipeline) -> int | None:
-    """The last node that has nothing random, endless or already parallel-buffered at its top below it."""
+    """Return the last node below which nothing is random or endless, prefetches left out; else None."""
     place, nodes = 0, pipeline.nodes
     while nodes[place].inputs:
         if len(nodes[place].inputs) > 1 and place == 0:
@@ -216,7 +220,7 @@ def _deterministic(pipeline: Pipeline) -> int | None:
 
 
 def far_data(evidence: Evidence) -> Ground | None:
-    """Reading holds it up, and what is read comes over the network or from a disk that gives no more."""
+    """Reading is the bottleneck, and the data come over the network or from a disk that is at its limit."""
     pipeline = _fed(evidence)
     if pipeline is None:
         return None
@@ -249,7 +253,7 @@ def _far(evidence: Evidence) -> str | None:
 
 
 def many_small_files(evidence: Evidence) -> Ground | None:
-    """Names go into a map and contents come out, each name a file of its own, and a small one."""
+    """A map receives names and returns contents: each name is a file of its own, and a small one."""
     pipeline, usage = _fed(evidence), evidence.usage
     if pipeline is None or _readers(pipeline) or not usage.asked or not evidence.steps.per_second:
         return None
@@ -271,7 +275,7 @@ def many_small_files(evidence: Evidence) -> Ground | None:
 
 
 def _takes_names(pipeline: Pipeline, place: int) -> bool:
-    """Whether its input is text of names, and its output much more."""
+    """Return whether the input of a node is short texts, such as names, and its output much larger."""
     node = pipeline.nodes[place]
     given = [pipeline.nodes[input_] for input_ in node.inputs if pipeline.nodes[input_].elements]
     if not given or not node.elements:
@@ -297,7 +301,7 @@ def slow_generator(evidence: Evidence) -> Ground | None:
 
 
 def slow_dataset(evidence: Evidence) -> Ground | None:
-    """A PyDataset of Keras with one worker, which makes batch after batch."""
+    """A PyDataset of Keras has one worker, which makes one batch after the other."""
     training = evidence.training
     if training.source != "PyDataset" or (training.workers or 1) > 1 or not starved(evidence):
         return None
@@ -311,17 +315,17 @@ def slow_dataset(evidence: Evidence) -> Ground | None:
 
 
 SMALL_CALL = 200e-6
-"""Seconds of one call of a function for one example, of which calling is a good part."""
+"""Seconds of one call of a function for one example, below which calling is a large part of it."""
 
 SMALL_EXAMPLE = 16 << 10
 MANY = 32
 
 WORTH_A_WORD = 0.15
-"""Share of a step that is waited for, below which nothing is advised whose gain is not predicted."""
+"""Share of a step spent waiting, below which no advice without a predicted gain is given."""
 
 
 def one_by_one(evidence: Evidence) -> Ground | None:
-    """Cheap functions are called for each example, behind which a batch is made of many."""
+    """Cheap functions are called for each example, before many examples are joined into a batch."""
     pipeline = _fed(evidence)
     if pipeline is None or (evidence.steps.input_wait or 0.0) < WORTH_A_WORD:
         return None
@@ -348,7 +352,7 @@ def _calls_each(pipeline: Pipeline, place: int) -> bool:
 
 
 def _given(pipeline: Pipeline, place: int) -> int:
-    """How many elements it was given."""
+    """Return how many elements a node received."""
     return max((pipeline.nodes[input_].elements for input_ in pipeline.nodes[place].inputs), default=0)
 
 
@@ -385,7 +389,9 @@ def _share(pipeline: Pipeline, places: Sequence[int]) -> str:
 
 
 def _epoch_bytes(evidence: Evidence, pipeline: Pipeline, place: int) -> int | None:
-    """What this node makes in an epoch; more by what it is ahead, where it was looked at early."""
+    """Return what this node makes in an epoch, in bytes. It is too high by what the node has made ahead,
+    if observed early.
+    """
     node, steps = pipeline.nodes[place], evidence.epoch_steps
     if steps is None or not node.elements:
         return None

@@ -1,10 +1,10 @@
-"""What limited a run: by thresholds, each with its reason, the first that applies.
+"""Determine what limited a run: rules with thresholds and reasons, of which the first that applies decides.
 
-A step that waits for its batch is limited by input, whatever else is true: that is looked at first, after
-memory, whose shortage slows all else, and after what is no step at all (validation, callbacks, first batches,
-the script between steps), where that takes more than waiting does. GPU, then cores, then disk and network. A
-run of which steps, waits and cores are known and none is at its limit was limited by nothing that is measured
-here. A run of few steps gets a verdict only where no chance could have made it.
+The order: memory first, because a shortage slows everything else; then what is not a step at all (validation,
+callbacks, first batches, the script between steps), if that takes more time than waiting for input; then
+input, because a step that waits for its batch is limited by it, whatever else is true; then GPU, cores, disk
+and network. A run whose steps, waits and cores are known, and none of them at its limit, was limited by
+nothing that is measured here. A run of few steps gets a verdict only if it cannot be due to chance.
 """
 
 from __future__ import annotations
@@ -14,45 +14,49 @@ from orchestrator.profiling.devices import Disk
 from orchestrator.profiling.evidence import CPU_BUSY, FEW_STEPS, SHORT_SECONDS, Evidence
 
 MEMORY_FULL = 0.95
-"""Peak memory, of what the run was allowed."""
+"""Peak memory, as a share of what the run was allowed."""
 
 FAULTS_PER_S = 200.0
-"""Pages read back from disk a second, once it trains: memory is short although it never looks full. Of a run
-without steps that is not known: its start-up reads the pages of its libraries."""
+"""Pages read back from disk a second, during training: memory is short although it never looks full. Not
+used for a run without steps, whose start-up reads the pages of its libraries.
+"""
 
 SWAPPING = 1e6
-"""Bytes a second to and from swap, while some of the run is there."""
+"""Bytes a second to and from swap, while a part of the run is in swap."""
 
 INPUT_WAIT = 0.15
-"""Share of a step. Below, a perfect pipeline would gain less than what runs differ by anyhow."""
+"""Share of a step. Below it, a perfect pipeline would gain less than the difference between runs."""
 
 SURE_PROBES = 4
 SURE_WAIT = 0.3
-"""Of a short run, this share of waiting over so many looked-at steps is no chance."""
+"""In a short run, this share of waiting over so many measured steps cannot be due to chance."""
 
 GPU_BUSY = 0.85
 
 THROTTLED = 0.1
 STOLEN = 0.1
-"""Seconds a second that a quota, or another machine on the host, kept the run from its cores, for each."""
+"""Seconds a second, for each core, in which a quota, or another machine on the host, kept the run from it."""
 
 ONE_CORE = (0.9, 1.1)
-"""Cores that a run which does one thing at a time keeps busy, or wants."""
+"""The cores that a run keeps busy, or wants, if it does one thing at a time."""
 
 WAITED = 0.1
 
 PAUSED = 0.3
-"""Share of the training in which no step was made, for one reason."""
+"""Share of the training without a step, for one reason."""
 
 ONE_THREAD = 0.8
-"""Share of the time in which the thread that trains had a core, or was in want of one. Of a training in
-graphs it is far below: that thread waits for those that compute."""
+"""Share of the time in which the training thread had a core, or waited for one. In a training with graphs
+the share is far lower, because that thread waits for the threads that compute.
+"""
 
 ONE_THREAD_WAITS = 0.25
-"""Of a step: where that thread is at work most of the time, it cannot wait for more than the rest."""
+"""Share of a step. A training thread that is at work most of the time cannot wait for input longer than
+that.
+"""
 
 NOTICED = 0.1
-"""Share of the training without a step from which on it is told, although it does not limit."""
+"""Share of the training without a step above which it is reported, although it is not the limit."""
 
 GPU_USED = 0.05
 
@@ -60,10 +64,10 @@ IDLE_CPU = 0.5
 IDLE_CORES = 0.5
 DISK_RATE = 50e6
 NETWORK_RATE = 50e6
-"""Bytes a second; with idle cores, data comes no faster than this and the run waits for it."""
+"""Bytes a second. If cores are idle at this rate, the run waits for the data."""
 
 AT_ITS_CAP = 0.9
-"""Of what a disk gives at most, where that is known."""
+"""Share of a disk's limit, if that is known."""
 
 _MIB = 1 << 20
 
@@ -71,7 +75,7 @@ Verdict = tuple[str, str] | None
 
 
 def verdict(evidence: Evidence) -> tuple[str | None, str | None]:
-    """(limited_by, because)."""
+    """Return (limited_by, because)."""
     all_rules = (_memory, _paused, _input, _gpu, _cpu, _transfer)
     rules = (_memory, _input) if evidence.short else all_rules
     for rule in rules:
@@ -126,8 +130,9 @@ def _memory(evidence: Evidence) -> Verdict:
 
 
 def paused(evidence: Evidence) -> tuple[str, float] | None:
-    """(what no step was made for, its share of the training), the most of it; None where that is little, or
-    less than steps waited for input."""
+    """Return the reason for which most time passed without a step, and its share of the training; None if
+    that share is small, or smaller than that of waiting for input.
+    """
     pauses = evidence.pauses
     shares = {
         "validation": pauses.validation,
@@ -144,7 +149,7 @@ def paused(evidence: Evidence) -> tuple[str, float] | None:
 
 
 def _noticed(evidence: Evidence) -> str:
-    """What took no small part of the time, and is no limit."""
+    """Return a clause on what took a notable share of the time without being the limit; "" if nothing did."""
     pauses = evidence.pauses
     named = ("validation", pauses.validation), ("callbacks", pauses.callbacks)
     known = [
@@ -155,7 +160,9 @@ def _noticed(evidence: Evidence) -> str:
 
 
 def _is_script(evidence: Evidence) -> bool:
-    """Whether what passes between two steps is the script's: not Keras' loop, and not a wait for a GPU."""
+    """Return whether the time between two steps is the script's: it is not Keras' loop, and not a wait
+    for a GPU.
+    """
     return evidence.pauses.source in ("batch", "function") and (evidence.usage.gpu or 0.0) < GPU_USED
 
 
@@ -199,16 +206,18 @@ def _input(evidence: Evidence) -> Verdict:
 
 
 def _idle(evidence: Evidence) -> bool:
-    """Whether there were cores that nobody used, neighbours on the machine included."""
+    """Return whether there were cores that nobody used, other programs on the machine included."""
     return (evidence.usage.idle or 0.0) >= IDLE_CORES
 
 
 MOST = 0.5
-"""Share of a pipeline's work that one node does, from which on it is named."""
+"""A node is named if it does at least this share of a pipeline's work."""
 
 
 def _most_of_it(evidence: Evidence) -> str:
-    """Where in the pipeline, in the words of a script: what Keras makes by itself is in none."""
+    """Return where in the pipeline, as the script writes it; "" for nodes that Keras makes, which no
+    script contains.
+    """
     pipeline = evidence.pipeline
     if evidence.training.source:
         return f", for {KERAS_INPUTS.get(evidence.training.source, evidence.training.source)}"
@@ -224,7 +233,9 @@ KERAS_INPUTS = {"PyDataset": "a PyDataset, which is Python code", "generator": "
 
 
 def _surely_waits(evidence: Evidence) -> bool:
-    """The share, less twice its error, is far over the threshold; or every pull of a custom loop counted."""
+    """Return whether a short run surely waits: the share less twice its error is far above the threshold;
+    in a custom loop every wait was measured, so the share itself must be.
+    """
     share = evidence.steps.input_wait or 0.0
     if evidence.steps.probes:
         sure = evidence.steps.probes >= SURE_PROBES
@@ -240,7 +251,9 @@ def _gpu(evidence: Evidence) -> Verdict:
 
 
 def _cpu(evidence: Evidence) -> Verdict:
-    """ "cpu" only where the run itself keeps busy what it can use; who kept it from its cores is named."""
+    """Return "cpu" only if the run itself keeps busy the cores that it can use; else name who kept it
+    from its cores.
+    """
     usage, cores = evidence.usage, evidence.cores
     if usage.throttled is not None and usage.throttled / cores >= THROTTLED:
         return (
@@ -274,7 +287,7 @@ def _wants_one_core(evidence: Evidence) -> bool:
 
 
 def others_have_the_cores(evidence: Evidence) -> str | None:
-    """Why other programs limit it, in a sentence; None where they do not."""
+    """Return a sentence on how other programs limit the run; None if they do not."""
     wants = _works_all_the_time(evidence) or evidence.crowded or _wants_one_core(evidence)
     if not (wants and evidence.taken):
         return None
@@ -310,7 +323,9 @@ def _rate(bytes_a_second: float | None) -> str:
 
 
 def one_thread(evidence: Evidence) -> bool:
-    """Whether the thread that trains does all, while there are other cores that it could have."""
+    """Return whether the training thread does all the work, although there are other cores that it could
+    have.
+    """
     return _works_all_the_time(evidence) and not evidence.taken
 
 
@@ -319,7 +334,9 @@ def _works_all_the_time(evidence: Evidence) -> bool:
 
 
 def _crowd_words(evidence: Evidence) -> str:
-    """Threads that wait although cores are free: neither the run nor a neighbour is seen to use them."""
+    """Describe threads that wait although cores are free: neither the run nor another program is seen to
+    use them.
+    """
     usage = evidence.usage
     return (
         f"this run kept {usage.busy or 0:.1f} of {evidence.cores:g} busy, and its threads waited for a core "

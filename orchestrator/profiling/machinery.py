@@ -26,25 +26,25 @@ from orchestrator.profiling.limits import (
 
 STEPS_AT_ONCE = 32
 BETWEEN = 0.1
-"""Share of a step that passes between two calls, from which on fewer calls are worth it."""
+"""Share of a step between two calls, above which fewer calls are worthwhile."""
 
 GROWN = 256 << 20
-"""Bytes that memory must have grown by: less is what libraries and buffers come to."""
+"""Bytes by which memory must have grown: libraries and buffers explain less."""
 
 SOME_EPOCHS = 2
 
 SMALL_STEP = 0.01
-"""Seconds of a step below which calling it may be what takes the time."""
+"""Seconds of a step, below which the call itself may take most of the time."""
 
 CROWD = 1.0
-"""Threads that could run and have no core, for each core."""
+"""Threads that could run but have no core, for each core."""
 
 GPU_IDLE = 0.5
 ROOM = 0.45
-"""Share of the GPU's memory up to which twice the batch surely fits."""
+"""Share of the GPU's memory, up to which twice the batch is certain to fit."""
 
 TENSOR_CORES = r"\b(T4|V100|A2|A10G?|A30|A40|A100|L4|L40S?|H100|H200|B200|GB200|RTX)\b"
-"""GPUs with units for half precision, by the names that their driver gives."""
+"""GPUs with units for half precision, by the names that their driver reports."""
 
 _GIB = 1 << 30
 
@@ -78,7 +78,7 @@ def memory_short(evidence: Evidence) -> Ground | None:
 
 
 def keeps_growing(evidence: Evidence) -> Ground | None:
-    """Memory grows from epoch to epoch, to the end, and no buffer of the pipeline is why."""
+    """Memory grows from epoch to epoch, until the end, and no buffer of the pipeline explains it."""
     growing, seconds = evidence.usage.growing, evidence.steps.seconds
     if not growing or not seconds or growing * seconds < GROWN or evidence.pauses.passes < SOME_EPOCHS:
         return None
@@ -126,7 +126,7 @@ after_quota = after_steal = _without_share
 
 
 def too_few_cores(evidence: Evidence) -> Ground | None:
-    """Input is waited for, and no core is left to make it faster."""
+    """Steps wait for input, and no core is idle that could make it faster."""
     if not (starved(evidence) and evidence.crowded and evidence.alone):
         return None
     if not evidence.core_seconds or not evidence.compute:
@@ -149,7 +149,7 @@ def after_cores(evidence: Evidence, ground: Ground) -> float | None:
 
 
 def oversubscribed(evidence: Evidence) -> Ground | None:
-    """Its own threads keep each other waiting; nobody else is on the machine."""
+    """The run's own threads make each other wait; no other program uses the machine."""
     usage = evidence.usage
     if usage.waiting is None or usage.busy is None or usage.machine_busy is None:
         return None
@@ -183,7 +183,7 @@ def after_steps_at_once(evidence: Evidence, ground: Ground) -> float | None:
 
 
 def much_calling(evidence: Evidence) -> Ground | None:
-    """Graphs so small that calling them is the work."""
+    """The graphs are so small that calling them takes more time than computing."""
     step, training = evidence.step, evidence.training
     if not _calls_much(evidence) or training.eager or evidence.pauses.source != "fit":
         return None
@@ -220,7 +220,7 @@ def _calls_much(evidence: Evidence) -> bool:
 
 
 def pause_for(kind: str) -> Callable[[Evidence], Ground | None]:
-    """Where most of the training's time is no step's, for this reason."""
+    """Return the precondition that, for this reason, most of the training's time passed without a step."""
 
     def ground(evidence: Evidence) -> Ground | None:
         found = paused(evidence)
@@ -289,7 +289,7 @@ def shared_gpu(evidence: Evidence) -> Ground | None:
 
 
 def _used(evidence: Evidence) -> Gpu | None:
-    """The GPU that is busiest, where TensorFlow uses one."""
+    """Return the busiest GPU if TensorFlow uses one."""
     if not evidence.training.gpus:
         return None
     return max(evidence.usage.gpus, key=lambda gpu: gpu.utilisation or 0, default=None)

@@ -1,8 +1,8 @@
-"""Which machine would have been right for a run: what it needs, and how long it would take on an offer. Pure.
+"""Determine the right machine for a run: what it needs, and how long it would take on an offer. Pure.
 
-A run that kept b of c cores busy on average may have used b of them always, or all c for some of the time
-and none for the rest. Which, the samples cannot tell: the first is the best case, the second the worst, in
-which it takes 1 − b/c + b/d times as long on d cores. Cores count as equally fast.
+A run that kept b of c cores busy on average may have used b of them all the time, or all c for a part of it.
+The samples cannot tell which. The first is the best case; in the second, the worst, it takes 1 − b/c + b/d
+times as long on d cores. Cores are assumed to be equally fast.
 """
 
 from __future__ import annotations
@@ -40,7 +40,9 @@ class Times(NamedTuple):
 
 @dataclass(frozen=True)
 class Wanted:
-    """The least that a machine must have to run it no slower than `WITHIN`, with a reason for each."""
+    """The least that a machine must have so that the run takes at most `WITHIN` longer, with a reason for
+    each part.
+    """
 
     cpus: int
     memory: int
@@ -50,7 +52,7 @@ class Wanted:
     reasons: tuple[str, ...]
 
     def need(self, cloud: str, region: str | None, *, spot: bool = False) -> Need:
-        """The same, asked of a cloud."""
+        """Return the same as a need, asked of a cloud."""
         memory = Bound(self.gpu_memory, at_least=True) if self.gpu_memory else None
         return Need(
             cloud=cloud,
@@ -64,7 +66,7 @@ class Wanted:
 
 
 def wanted(evidence: Evidence, *, within: float = WITHIN) -> Wanted | None:
-    """What a run like this needs; None where that cannot be told: see `untold`."""
+    """Return what a run like this needs; None if that cannot be determined: see `untold`."""
     usage = evidence.usage
     if untold(evidence) is not None or usage.busy is None:
         return None
@@ -78,9 +80,10 @@ def wanted(evidence: Evidence, *, within: float = WITHIN) -> Wanted | None:
 
 
 def wanted_besides_cores(evidence: Evidence) -> Wanted | None:
-    """The same where others on the machine leave only the cores unknown; one core then stands for any number.
+    """Return the same if only the cores are unknown, because other programs used the machine; one core then
+    stands for any number.
 
-    None where more is unknown, or all is known.
+    None if more is unknown, or nothing is.
     """
     if not _measured(evidence) or not _disturbed(evidence):
         return None
@@ -102,19 +105,19 @@ def _with_cores(evidence: Evidence, cores: int, why: str) -> Wanted:
 
 
 def untold(evidence: Evidence) -> str | None:
-    """Why it cannot be said what the run needs; None where it can."""
+    """Return why it cannot be determined what the run needs; None if it can."""
     found = _untold(evidence)
     return found[0] if found else None
 
 
 def remedy(evidence: Evidence) -> str | None:
-    """What to run so that it can be told, beside `untold`; None where it can."""
+    """Return the command to run so that it can be determined, beside `untold`; None if it already can."""
     found = _untold(evidence)
     return found[1] if found else None
 
 
 def _untold(evidence: Evidence) -> tuple[str, str] | None:
-    """(why, what to do about it)."""
+    """Return why not, and what to do about it."""
     if evidence.short:
         return "the run was too short", "orch train    # 200 steps or 10 s of training are enough"
     if not _measured(evidence):
@@ -137,7 +140,7 @@ def _others(evidence: Evidence) -> str:
 
 
 def times_on(evidence: Evidence, offer: Offer) -> Times | None:
-    """How much longer a step takes on `offer`; None where its GPU cannot be compared."""
+    """Return how many times as long a step takes on `offer`; None if its GPU cannot be compared."""
     cores = _by_cores(evidence, offer.cpus)
     gpus = used_gpus(evidence)
     if not gpus:
@@ -152,7 +155,7 @@ def times_on(evidence: Evidence, offer: Offer) -> Times | None:
 def right(
     evidence: Evidence, offers: Iterable[Offer], *, within: float = WITHIN
 ) -> tuple[Offer, Times] | None:
-    """The cheapest of `offers` that would have run it within so much of the time, even at worst."""
+    """Return the cheapest of `offers` on which the run would take at most `within` longer, even at worst."""
     own = [offer for offer in offers if math.isfinite(offer.price) and not offer.burstable]
     fit = [(offer, times) for offer in own if (times := times_on(evidence, offer)) is not None]
     kept = [(offer, times) for offer, times in fit if times.worst <= 1 + within]
@@ -160,12 +163,12 @@ def right(
 
 
 def used_gpus(evidence: Evidence) -> tuple[Gpu, ...]:
-    """Those that did something."""
+    """Return the GPUs that were used."""
     return tuple(gpu for gpu in evidence.usage.gpus if (gpu.utilisation or 0.0) >= GPU_USED)
 
 
 def _by_cores(evidence: Evidence, cores: float) -> Times:
-    """With so many cores in place of those that it had."""
+    """Return how many times as long a step takes with so many cores instead of those that it had."""
     had, busy = evidence.cores, min(evidence.usage.busy or 0.0, evidence.cores)
     at_once = 1 - busy / had + busy / cores
     return Times(at_once, 1.0) if cores >= had else Times(max(1.0, busy / cores), at_once)
@@ -181,9 +184,10 @@ def _memory(evidence: Evidence) -> tuple[int, str]:
 
 
 def _gpu_memory(evidence: Evidence, gpus: tuple[Gpu, ...]) -> int | None:
-    """Where TensorFlow takes all memory at once, what it needs is not known: as much as there was.
+    """Return the GPU memory that is needed. If TensorFlow took all of it at once, the need is not known: it
+    is then what there was.
 
-    Drivers and clouds count what the hardware keeps for itself differently, by some percents.
+    Drivers and clouds differ by a few per cent in how they count what the hardware keeps for itself.
     """
     if evidence.training.growth:
         return max((int((gpu.memory or 0) * 1.1) for gpu in gpus), default=0) or None

@@ -1,4 +1,4 @@
-"""What a trace is summed up to."""
+"""The summary of a trace."""
 
 from __future__ import annotations
 
@@ -9,25 +9,27 @@ from typing import Any
 
 @dataclass(frozen=True)
 class IoSummary:
-    """Where one run's time and bytes went. None: it could not be known.
+    """Where one run's time and bytes went. None: not known.
 
-    `steps` of training and `steps_per_s` (by the median time from step to step, so without start-up,
-    validation and pauses). `input_wait`: share (0..1) of a step spent waiting for its batch, and its standard
-    error; time that input takes from the step's cores is not in it. `between_steps_s`: seconds from the end
-    of one call to the start of the next. `bytes_read` and `bytes_written` by all processes of the job, page
-    cache included; `disk_read` and `disk_written` what of it reached a disk; `cache_hit`: share of the bytes
-    read that no disk had to give. `network_bytes` of the machine, both ways; `rtt_ms` the median round trip.
-    `peak_memory` in bytes, `swapped` the most that was in swap, `memory` what there was. `cores` that the run
-    was allowed, `cpu_utilisation` of them; `cpu_waiting`: time in which threads could have run and had no
-    core, `cpu_throttled` by a quota, `cpu_stolen` by other machines, all in cores. `gpu_utilisation` the mean
-    of all GPUs, `gpus` each. `disk`: the one that moved most. `pipeline`: tf.data's own nodes, last first.
-    `model`: what is trained. `epoch_steps`: steps of an epoch. `pauses`: shares of the training in which no
-    step was made, and of its own thread. `train_s`: from the first step's end to the
-    last; `wall_s` from start to end. `sampler_cpu`: what measuring cost, in cores.
-    `limited_by`: memory, validation, callbacks, first batch, script, input, gpu, cpu, quota, other machines,
-    other programs, disk, network, nothing, or None where too little is known, `short` where the run was too
-    short for it; `because` says why in a sentence; `unknown`: what could not be told, a sentence each.
-    `advice`: what to change, the greatest predicted gain first. `alarms`: what was said while it ran.
+    `steps`: training steps. `steps_per_s`: by the median time from step to step, so without start-up,
+    validation and pauses. `input_wait`: share (0..1) of a step spent waiting for its batch, and
+    `input_wait_error` its standard error; CPU time that input processing takes away from the step is not in
+    it. `between_steps_s`: seconds from the end of one call to the start of the next. `bytes_read`,
+    `bytes_written`: by all processes of the job, page cache included; `disk_read`, `disk_written`: the part
+    that reached a disk; `cache_hit`: share of the bytes read that did not come from a disk. `network_bytes`:
+    of the machine, in both directions; `rtt_ms`: the median round trip. `peak_memory`: bytes; `swapped`: the
+    most that was in swap; `memory`: the bytes there were. `cores`: those that the run was allowed;
+    `cpu_utilisation`: the share of them that was busy; `cpu_waiting`, `cpu_throttled`, `cpu_stolen`, all in
+    cores: time in which threads could have run but had no core, were held back by a quota, or lost the core
+    to other machines. `gpu_utilisation`: the mean of all GPUs; `gpus`: each. `disk`: the disk that moved most
+    bytes. `pipeline`: tf.data's own nodes, the last first. `model`: what is trained. `epoch_steps`: steps of
+    an epoch. `pauses`: shares of the training in which no step was made, and the share of the training
+    thread. `train_s`: from the end of the first step to that of the last; `wall_s`: from start to end.
+    `sampler_cpu`: the cost of measuring, in cores. `limited_by`: memory, validation, callbacks, first batch,
+    script, input, gpu, cpu, quota, other machines, other programs, disk, network, nothing, or None if too
+    little is known; `short`: the run was too short for it. `because`: the reason, a sentence. `unknown`: what
+    could not be determined, a sentence each. `advice`: what to change, the greatest predicted gain first.
+    `alarms`: the warnings that were shown while it ran.
     """
 
     steps: int | None = None

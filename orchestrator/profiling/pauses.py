@@ -1,4 +1,4 @@
-"""What of a training's time were no steps: validation, callbacks, first batches, the script between steps."""
+"""The time of a training that was no step: validation, callbacks, first batches, the script between steps."""
 
 from __future__ import annotations
 
@@ -13,9 +13,9 @@ from orchestrator.profiling.trace import Line, Trace, amount, number
 class Pauses:
     """Shares of the time from the first step to the last; None: not known.
 
-    `opening`: what the first batches of epochs took beyond others, as a filling shuffle buffer does.
-    `script`: between two steps, beyond callbacks and pulling; of `fit` that is Keras' own loop. `thread`: how
-    long the thread that trains had a core or was in want of one. `source` of the steps: fit, batch
+    `opening`: what the first batches of epochs took beyond others, as when a shuffle buffer fills. `script`:
+    time between two steps, without callbacks and pulling; for `fit` that is Keras' own loop. `thread`: share
+    of the time in which the training thread had a core or waited for one. `source` of the steps: fit, batch
     (train_on_batch), function or eager. `passes`: epochs that were begun.
     """
 
@@ -29,7 +29,9 @@ class Pauses:
 
 
 def pauses_of(trace: Trace, process: str | None, began: float | None, ended: float | None) -> Pauses:
-    """Of the process that trains. Nothing where it trained for no time, or by an older clock."""
+    """Return the pauses of the process that trains; none if it trained for no time, or its step clock is
+    an older one.
+    """
     if began is None or ended is None or ended <= began:
         return Pauses()
     told = [line for line in trace.pauses if str(line.get("pid")) == process]
@@ -54,7 +56,9 @@ def pauses_of(trace: Trace, process: str | None, began: float | None, ended: flo
 
 
 def _opening(lines: Sequence[Line], whole: str, count: str) -> float:
-    """Seconds of calls that opened an iterator, beyond what so many others took; 0 where all of them did."""
+    """Return the seconds of calls that opened an iterator, beyond what as many others took; 0 if all of
+    them did.
+    """
     opened, opening = _sum(lines, "opened"), _sum(lines, "opening")
     others = _sum(lines, count) - opened
     return opening - opened * (_sum(lines, whole) - opening) / others if opened and others > 0 else 0.0
@@ -67,7 +71,9 @@ def _opening_pulls(told: Sequence[Line], pulls: Sequence[Line]) -> float:
 
 
 def _thread(told: Sequence[Line]) -> float | None:
-    """The median of the looks: one in which the whole computer stood still says nothing of the others."""
+    """Return the median of the measurements, so that one during which the whole computer was stopped does
+    not count.
+    """
     known = [line for line in told if number(line, "span")]
     shares = [_share(amount(line, "ran") + amount(line, "queued"), amount(line, "span")) for line in known]
     return statistics.median(shares) if shares else None

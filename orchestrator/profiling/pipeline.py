@@ -1,4 +1,6 @@
-"""The input pipeline as tf.data itself tells of it: per node elements, time, bytes, buffered, parallelism."""
+"""The input pipeline as tf.data itself reports it: elements, time, bytes, buffered and parallelism of
+each node.
+"""
 
 from __future__ import annotations
 
@@ -9,10 +11,10 @@ from typing import Any
 from orchestrator.profiling.trace import Line, Trace, amount, number
 
 AHEAD = ("Prefetch", "ParallelMap", "MapAndBatch", "ParallelBatch", "ParallelInterleave")
-"""Nodes that work ahead of whoever pulls from them, by the beginning of their names."""
+"""Nodes that work ahead of the node that pulls from them, by the beginning of their names."""
 
 ENOUGH = 4
-"""A look after a quarter of the batches of the longest tells as much."""
+"""An observation after 1/4 of the most batches observed counts as long enough."""
 
 READERS = ("TFRecord", "TextLine", "FixedLengthRecord")
 RANDOM = ("Shuffle", "Random", "Sampling", "RejectionResample")
@@ -24,11 +26,12 @@ _MOVES = frozenset(
     ("TensorSlice", "FromTensor", "Tensor", "Range", "Zip", "Concatenate", "Batch", "ParallelBatch", "Take",
      "Skip", "Shard", "Window", "Rebatch", "Unbatch", "Options", "Prefetch")
 )  # fmt: skip
-"""Nodes of data in memory, and those that hand on what they are given."""
+"""Nodes of data that are in memory, and nodes that pass on their input."""
 
 _WHOLE = ("ForeverRepeat", "Repeat", "FromTensor", "Tensor")
-"""Of what nodes Keras makes the indices of a batch, and what it gathers from; sources that were read to their
-end may be missing."""
+"""The nodes from which Keras makes the indices of a batch, and from which it gathers. Sources that were
+read to their end may be missing.
+"""
 
 _CALLS = {
     "Map": ".map(…)",
@@ -50,11 +53,11 @@ _CALLS = {
 
 @dataclass(frozen=True)
 class Node:
-    """One transformation. `seconds` of work for `elements`, waiting for its inputs left out.
+    """One transformation. `seconds` of work for `elements`, without waiting for its inputs.
 
-    `parallelism` and `buffer` as tf.data last set them; None where the node has no such thing. `copies`:
-    how many such nodes there were at once, as an interleave makes them. `draws`: its function draws random
-    numbers; `python`: it runs Python; None: that is not known, or it has none.
+    `parallelism` and `buffer` as tf.data last set them; None if the node has none. `copies`: how many such
+    nodes existed at once, as an interleave makes them. `draws`: its function draws random numbers; `python`:
+    its function runs Python; None: not known, or it has no function.
     """
 
     name: str
@@ -76,7 +79,7 @@ class Node:
 
     @property
     def call(self) -> str:
-        """How a script writes it."""
+        """The call as a script writes it."""
         return _CALLS.get(self.plain, self.plain)
 
     @property
@@ -87,9 +90,9 @@ class Node:
 
 @dataclass(frozen=True)
 class Pipeline:
-    """`nodes` from the last, which is called Root, to the sources, as seen after `batches` batches.
+    """`nodes` from the last, which is called Root, to the sources, as observed after `batches` batches.
 
-    `epoch_batches`: batches of a whole epoch, None before one was over. `passes`: epochs begun.
+    `epoch_batches`: batches of a whole epoch, None until one has ended. `passes`: epochs begun.
     """
 
     nodes: tuple[Node, ...]
@@ -98,23 +101,24 @@ class Pipeline:
     passes: int
 
     def below(self, place: int) -> Iterator[int]:
-        """Places of a node and of all that feeds it."""
+        """Yield the places of a node and of all that feeds it."""
         yield place
         for input_ in self.nodes[place].inputs:
             yield from self.below(input_)
 
     @property
     def last(self) -> Node | None:
-        """What hands batches to the training."""
+        """The node that gives batches to the training."""
         feeding = self.nodes[0].inputs
         return self.nodes[feeding[0]] if feeding else None
 
     @property
     def of_arrays(self) -> bool:
-        """Whether Keras made it, of arrays given to `fit`: no call in the script is behind its nodes.
+        """Whether Keras made it from arrays given to `fit`, so that its nodes correspond to no call in the
+        script.
 
         Keras zips indices (slices of a permutation, flattened) with the whole arrays, repeated without end,
-        and gathers from one what the other says.
+        and gathers from the arrays what the indices say.
         """
         place = 0
         while len(self.nodes[place].inputs) == 1:
@@ -135,7 +139,7 @@ class Pipeline:
         return [node for node in self.nodes if not node.inputs]
 
     def only_moves_memory(self, place: int) -> bool:
-        """Whether all that is below a node is in memory already, and is only put in another order there."""
+        """Return whether everything below a node is in memory already, and is only reordered there."""
         return all(self.nodes[below].plain in _MOVES for below in self.below(place))
 
     @property
@@ -143,13 +147,13 @@ class Pipeline:
         return max(self.nodes, key=lambda node: node.seconds)
 
     def seconds_a_batch(self, places: Sequence[int] | None = None) -> float:
-        """Work of these nodes (default: all) for one batch, in seconds of one core."""
+        """Return the work of these nodes (default: all) for one batch, in seconds of one core."""
         chosen = range(len(self.nodes)) if places is None else places
         return sum(self.nodes[place].seconds for place in chosen) / self.batches
 
     @property
     def batch(self) -> int | None:
-        """Examples in a batch, by what went into the node that makes them and what came out."""
+        """Examples in a batch, from the elements that went into the batching node and those that came out."""
         for node in self.nodes:
             below = [self.nodes[input_] for input_ in node.inputs]
             if "Batch" in node.name and node.elements and len(below) == 1:
@@ -157,7 +161,7 @@ class Pipeline:
         return None
 
     def as_json(self) -> list[dict[str, Any]]:
-        """The nodes as `run.json` tells them; seconds and bytes are of one element."""
+        """Return the nodes as in `run.json`; seconds and bytes are per element."""
         return [
             {
                 "name": node.name,
@@ -176,10 +180,11 @@ class Pipeline:
 
 
 def pipeline_of(trace: Trace, process: str | None) -> Pipeline | None:
-    """What fed the process that trains, as seen in the last epoch of which enough was seen.
+    """Return the pipeline of the process that trains, as observed in the last epoch that was observed long
+    enough.
 
-    tf.data forgets sources that are read to their end: of one epoch, the look that shows most nodes counts.
-    None where tf.data told nothing.
+    tf.data forgets sources that are read to their end: within one epoch, the observation with most nodes
+    counts. None if tf.data reported nothing.
     """
     lines = [line for line in trace.pipelines if str(line.get("pid")) == process]
     found = [pipeline for line in lines if (pipeline := _pipeline(line)) is not None]

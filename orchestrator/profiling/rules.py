@@ -1,4 +1,4 @@
-"""The table of advice: when, what, how much, and what it does to the numbers."""
+"""The table of advice: precondition, change, predicted gain, and the effect on the training's numbers."""
 
 from __future__ import annotations
 

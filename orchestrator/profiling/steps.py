@@ -1,4 +1,4 @@
-"""What the step clock saw: how many steps, how fast, and how long they waited for input."""
+"""What the step clock recorded: how many steps, how fast, and how long they waited for input."""
 
 from __future__ import annotations
 
@@ -9,18 +9,20 @@ from dataclasses import dataclass
 from orchestrator.profiling.trace import Line, Trace, amount, number
 
 ENOUGH_PROBES = 3
-"""Steps that must have been looked at for their share of waiting to be told."""
+"""Steps that must have been measured before their share of waiting is reported."""
 
 ENOUGH_PULLS = 3
 
 
 @dataclass(frozen=True)
 class Steps:
-    """`began` and `ended` bound the training, in seconds since 1970, start-up and first step left out.
+    """The steps of a training. `began` and `ended` bound it, in Unix seconds, without start-up and first
+    step.
 
-    `process` names the process that trains, `processes` counts those that do. `gap`: seconds between two
-    calls of the step, the median. `probes`: steps whose wait was looked at; `wait_error`: standard error of
-    the share `input_wait`, None where it is not known. `calls`: of the step; one may take several steps.
+    `process` names the process that trains, `processes` counts those that do. `gap`: the median of the
+    seconds between two calls of the step. `probes`: steps whose wait was measured; `wait_error`: standard
+    error of the share `input_wait`, None if it is not known. `calls`: of the step; one call may take several
+    steps.
     """
 
     count: int | None = None
@@ -37,7 +39,7 @@ class Steps:
 
     @property
     def seconds(self) -> float | None:
-        """How long it trained."""
+        """Seconds of training."""
         return None if self.began is None or self.ended is None else self.ended - self.began
 
     @property
@@ -47,7 +49,7 @@ class Steps:
 
 
 def steps_of(trace: Trace) -> Steps:
-    """Of the process that took the most steps: workers that only feed it are not training."""
+    """Return the steps of the process that took the most: workers that only feed it are not training."""
     by_process: dict[str, list[Line]] = {}
     for line in trace.clock:
         by_process.setdefault(str(line.get("pid")), []).append(line)
@@ -72,7 +74,9 @@ def steps_of(trace: Trace) -> Steps:
 
 
 def _count(lines: Sequence[Line]) -> int:
-    """By the totals that the lines hold; older traces have none, and their lines are added up."""
+    """Return the number of steps by the totals in the lines; older traces have none, and their lines are
+    added up.
+    """
     steps = [line for line in lines if line.get("event") in ("steps", "first_step")]
     totals: dict[str, float] = {}
     for line in steps:
@@ -84,7 +88,7 @@ def _count(lines: Sequence[Line]) -> int:
 
 
 def _median(windows: Sequence[Line], key: str) -> float | None:
-    """Of the windows' medians, each weighing as its calls."""
+    """Return the median of the windows' medians, each weighted by its calls."""
     found = sorted(
         (value, amount(line, "calls")) for line in windows if (value := number(line, key)) is not None
     )
@@ -98,7 +102,9 @@ def _median(windows: Sequence[Line], key: str) -> float | None:
 
 
 def _input_wait(windows: Sequence[Line], pulls: Sequence[Line]) -> float | None:
-    """By the steps that were probed in `fit`; in custom loops, by what pulling batches took."""
+    """Return the share by the steps that were probed in `fit`; in custom loops, by the time that pulling
+    batches took.
+    """
     probed = sum(amount(line, "probed") for line in windows)
     if probed >= ENOUGH_PROBES:
         whole = sum(
@@ -113,7 +119,7 @@ def _input_wait(windows: Sequence[Line], pulls: Sequence[Line]) -> float | None:
 
 
 def _wait_error(windows: Sequence[Line]) -> float | None:
-    """Standard error of the ratio of sums, from what single probes differed by."""
+    """Return the standard error of the ratio of sums, from the differences between single probes."""
     told = [line.get("squares") or () for line in windows if amount(line, "probed")]
     count = sum(amount(line, "probed") for line in windows)
     wall = sum(amount(line, "probed_wall") for line in windows)

@@ -1,4 +1,6 @@
-"""A run's trace over time: what each second went into, and what was in use. Pure, but for one file."""
+"""A run's trace over time: how each second was spent, and what was in use. Pure, except for reading one
+file.
+"""
 
 from __future__ import annotations
 
@@ -12,19 +14,19 @@ from orchestrator.profiling.steps import steps_of
 from orchestrator.profiling.trace import Line, Trace, amount, number, read
 
 MOST = 240
-"""Points of a series, and spans, at most: longer traces are averaged."""
+"""Most points of a series, and most spans: longer traces are averaged."""
 
 _SHORTEST = 1e-3
-"""Seconds between two samples below which they tell no rate."""
+"""If two samples are fewer seconds apart, no rate is computed."""
 
 
 @dataclass(frozen=True)
 class Shares:
-    """What a second went into, shares that add up to 1.
+    """How a second was spent, in shares that add up to 1.
 
-    `input`: waiting for the next batch. `compute`: in a training step, waiting for input left out. `host`:
-    the job's own processes at work outside of a step, or ready to be and in want of a core. `idle`: the rest,
-    in which they had nothing to do on a core.
+    `input`: waiting for the next batch. `compute`: in a training step, without waiting for input. `host`: the
+    job's own processes at work outside of a step, or ready but waiting for a core. `idle`: the rest, in which
+    they had nothing to do on a core.
     """
 
     input: float = 0.0
@@ -48,7 +50,9 @@ class Span:
 
 @dataclass(frozen=True)
 class Series:
-    """Values at `times`, each the mean since the time before it. `limit`: what there was of it, if known."""
+    """Values at `times`, each the mean since the time before it. `limit`: the amount that was available,
+    if known.
+    """
 
     name: str
     times: tuple[float, ...]
@@ -58,9 +62,10 @@ class Series:
 
 @dataclass(frozen=True)
 class Timeline:
-    """`seconds` of the whole run; `first` and `last`: when training began and ended, None where no
-    step was seen. `input_known`: the wait for input was measured. `series` by name: cpu (cores), gpu (share),
-    memory, gpu memory (bytes), disk read, disk written, network (bytes a second); those alone that were seen.
+    """A run over time. `seconds` of the whole run; `first` and `last`: when training began and ended,
+    None if no step was recorded. `input_known`: the wait for input was measured. `series` by name: cpu
+    (cores), gpu (share), memory, gpu memory (bytes), disk read, disk written, network (bytes a second);
+    only those that were recorded.
     """
 
     seconds: float
@@ -77,7 +82,7 @@ class Timeline:
 
 
 def timeline(trace: Path, memory: int | None = None) -> Timeline | None:
-    """The timeline of a trace; None where it tells nothing. `memory`: bytes of its machine."""
+    """Return the timeline of a trace; None if it has too few samples. `memory`: bytes of its machine."""
     return timeline_of(read(trace), memory)
 
 
@@ -107,7 +112,9 @@ def timeline_of(lines: Trace, memory: int | None = None) -> Timeline | None:
 
 @dataclass(frozen=True)
 class _Window:
-    """Between two lines of the clock: shares of its time in steps, and of that the wait for input."""
+    """The time between two lines of the clock: the share of it in steps, and the share of that waiting
+    for input.
+    """
 
     begin: float
     end: float
@@ -116,7 +123,7 @@ class _Window:
 
 
 def _windows(lines: Trace, start: float, seconds: float) -> Iterator[_Window]:
-    """Of the process that trains, in order."""
+    """Yield the windows of the process that trains, in order."""
     process = steps_of(lines).process
     told = [each for each in lines.clock if str(each.get("pid")) == process and number(each, "t") is not None]
     told.sort(key=lambda line: amount(line, "t"))
@@ -134,7 +141,7 @@ def _windows(lines: Trace, start: float, seconds: float) -> Iterator[_Window]:
 
 
 def _by_moment(told: Sequence[Line]) -> Iterator[tuple[float, list[Line]]]:
-    """Lines that were written together."""
+    """Yield groups of lines that were written together."""
     group: list[Line] = []
     for line in told:
         if group and amount(line, "t") != amount(group[0], "t"):
@@ -146,7 +153,7 @@ def _by_moment(told: Sequence[Line]) -> Iterator[tuple[float, list[Line]]]:
 
 
 def _input(steps: Sequence[Line], pulls: Sequence[Line]) -> float | None:
-    """The share of the steps' time that went into waiting for their batches; None: not measured."""
+    """Return the share of the steps' time that was spent waiting for their batches; None: not measured."""
     waited = sum(amount(line, "wait") for line in pulls)
     span = sum(amount(line, "span") for line in pulls)
     if span > 0:
@@ -161,7 +168,7 @@ def _input(steps: Sequence[Line], pulls: Sequence[Line]) -> float | None:
 
 
 def _steady(line: Line) -> float:
-    """What the calls that opened an iterator would have taken as others did."""
+    """Return what the calls that opened an iterator would have taken at the pace of the others."""
     others = amount(line, "calls") - amount(line, "opened")
     rest = amount(line, "wall") - amount(line, "opening")
     return amount(line, "opened") * rest / others if others > 0 else amount(line, "opening")
@@ -171,7 +178,7 @@ def _steady(line: Line) -> float:
 
 
 def _spans(samples: Sequence[Line], windows: Sequence[_Window]) -> Iterator[Span]:
-    """One for each stretch in which neither the samples nor the clock have another line."""
+    """Yield a span for each stretch within which neither the samples nor the clock have another line."""
     ups = [0.0, *(amount(line, "up") for line in samples)]
     marks = sorted({*ups, *(edge for one in windows for edge in (one.begin, one.end))})
     marks = [mark for mark in marks if mark <= ups[-1]]
@@ -186,7 +193,9 @@ def _spans(samples: Sequence[Line], windows: Sequence[_Window]) -> Iterator[Span
 
 
 def _shares(window: _Window | None, samples: Sequence[Line], at: int) -> Shares:
-    """Of a stretch before sample `at`: by the clock of steps, outside of it by the cores that were busy."""
+    """Return the shares of a stretch before sample `at`: by the step clock; outside of it, by the busy
+    cores.
+    """
     busy = min(1.0, _busy(samples, at))
     if window:
         waited = window.inside * (window.input or 0.0)
@@ -198,13 +207,13 @@ def _shares(window: _Window | None, samples: Sequence[Line], at: int) -> Shares:
 
 
 def _busy(samples: Sequence[Line], at: int) -> float:
-    """Cores that the job kept busy before sample `at`, or would have if it had got them."""
+    """Return the cores that the job kept busy before sample `at`, or would have if it had been given them."""
     used = _rate(samples, at, "cpu_user", "cpu_system") or 0.0
     return used + (_rate(samples, at, "waited") or 0.0)
 
 
 def _rate(samples: Sequence[Line], at: int, *keys: str) -> float | None:
-    """Growth a second of the sum of these totals since the sample before, or the start."""
+    """Return the growth per second of the sum of these totals since the sample before, or the start."""
     line = samples[at]
     if any(number(line, key) is None for key in keys):
         return None
@@ -252,7 +261,7 @@ def _gpus(line: Line) -> list[Line]:
 
 
 def _utilisation(line: Line) -> float | None:
-    """The mean of all GPUs, 0..1."""
+    """Return the mean of all GPUs, 0..1."""
     values = [value for gpu in _gpus(line) if (value := number(gpu, "utilisation")) is not None]
     return min(1.0, sum(values) / len(values)) if values else None
 
@@ -266,7 +275,7 @@ def _gpu_sum(line: Line, key: str) -> float | None:
 
 
 def _thinned(points: Sequence[tuple[float, float]], most: int) -> Iterator[tuple[float, float]]:
-    """Means of as many points each, weighed by their time."""
+    """Yield the means of equally many points each, weighted by their time."""
     size = -(-len(points) // most)
     before = 0.0
     for place in range(0, len(points), size):
@@ -280,7 +289,7 @@ def _thinned(points: Sequence[tuple[float, float]], most: int) -> Iterator[tuple
 
 
 def _merged(spans: Sequence[Span], most: int) -> Iterator[Span]:
-    """Neighbours together, so that none is shorter than its share of the whole."""
+    """Yield the spans, with neighbours joined so that none is shorter than its share of the whole."""
     if not spans:
         return
     least = (spans[-1].end - spans[0].begin) / most

@@ -15,27 +15,29 @@ from orchestrator.model.files import open_regular
 Line = Mapping[str, Any]
 
 VERSION = 1
-"""Of the traces that are understood: what is added keeps it, what changes its meaning raises it."""
+"""The version of the traces that are understood. Additions keep it; a change of meaning raises it."""
 
 MOST = 10_000
-"""Lines of a kind that are looked at. Of more, lines evenly spread: each holds totals, so detail is lost."""
+"""Lines of a kind that are read. If there are more, evenly spread ones are: each holds totals, so only
+detail is lost.
+"""
 
 _KIND = b'"event":'
 _LONG = len(_KIND) + 2
 _WITHIN = 120
-"""Where a line says what it is: so far from its beginning."""
+"""A line states its kind within so many bytes of its beginning."""
 
 _LONGEST_LINE = 1 << 22
 _UNKNOWN = 1 << 12
-"""Bytes of a line of no kind that are kept: such a line is counted, never used."""
+"""Bytes that are kept of a line without a kind: such a line is counted, never used."""
 
 _MOST_BYTES = 1 << 30
-"""Of a trace that are read: what lies behind them is passed over."""
+"""Bytes that are read of a trace; the rest is ignored."""
 
 
 @dataclass(frozen=True)
 class Trace:
-    """`header` is {} where there is none; samples are in the order of time."""
+    """The lines of a trace. `header` is {} if there is none; samples are in the order of time."""
 
     header: Line = field(default_factory=dict)
     samples: Sequence[Line] = ()
@@ -46,13 +48,15 @@ class Trace:
     alarms: Sequence[Line] = ()
     wall: float | None = None
     peak: float | None = None
-    """Bytes: the largest process as the kernel kept it, told at the end; samples may have missed it."""
+    """Bytes of the largest process, as counted by the kernel and reported at the end; samples may have
+    missed it.
+    """
     skipped: int = 0
-    """Lines that were looked at and are no records."""
+    """Lines that were read and are not records."""
 
 
 def read(path: Path) -> Trace:
-    """The trace in a file, or an empty one where there is no regular file."""
+    """Return the trace in a file; an empty one if there is no regular file."""
     try:
         with open_regular(path) as file:
             return parse(_lines(file))
@@ -68,7 +72,7 @@ def _lines(file: BinaryIO) -> Iterator[bytes]:
 
 
 def parse(raw: Iterable[bytes]) -> Trace:
-    """Whatever can be understood of it."""
+    """Return the trace in these lines, as far as it can be understood."""
     parsed = list(_understood(raw))
     lines = [line for line in parsed if line is not None]
     samples = [line for line in lines if line.get("event") == "sample" and number(line, "up") is not None]
@@ -90,7 +94,7 @@ def parse(raw: Iterable[bytes]) -> Trace:
 
 
 def number(line: Line, key: str) -> float | None:
-    """The value of a key if it is a number that can be one of ours: finite and not negative."""
+    """Return the value of a key if it is a valid number: finite and not negative; else None."""
     value = line.get(key)
     if isinstance(value, bool) or not isinstance(value, int | float):
         return None
@@ -98,12 +102,12 @@ def number(line: Line, key: str) -> float | None:
 
 
 def amount(line: Line, key: str) -> float:
-    """The same, and 0 where there is none."""
+    """Return the same, and 0 if there is no valid number."""
     return number(line, key) or 0.0
 
 
 class _Spread:
-    """Keeps up to twice MOST of the lines that it is given, evenly spread, and always the last."""
+    """Keeps up to twice MOST of the lines that are added, evenly spread, and always the last."""
 
     def __init__(self) -> None:
         self.kept: list[bytes] = []

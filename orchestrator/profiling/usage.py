@@ -1,4 +1,4 @@
-"""What the sampler saw: totals of the whole run, and rates while it trained."""
+"""What the sampler recorded: totals of the whole run, and rates during training."""
 
 from __future__ import annotations
 
@@ -10,18 +10,18 @@ from orchestrator.profiling.devices import Disk, Gpu, busiest_disk, gpus_of
 from orchestrator.profiling.trace import Line, Trace, amount, number
 
 ENOUGH_SECONDS = 0.2
-"""Two samples must lie so far apart for a rate between them to mean anything."""
+"""Two samples must be so far apart for a meaningful rate."""
 
 
 @dataclass(frozen=True)
 class Usage:
     """Totals in bytes; `cpu` and `gpu` as shares of what there was; `waiting`, `throttled`, `busy` in cores.
 
-    `reading` (from a disk), `asked` (by read calls) and `network` in bytes, `faults` in pages read back from
-    disk, `read_calls`, `swapping` in bytes, `steal` in cores, each a second. `machine_busy`: cores that
-    anybody kept busy, of `machine_cores`. `available`: the least memory that was free; `swap`: the most of
-    the job that was swapped out. `cache_hit`: share of the bytes read that no disk had to give. `growing`:
-    bytes a second by which the peak rose in every quarter of the time, None where it did not.
+    Rates, per second: `reading` (from a disk), `asked` (by read calls), `network` and `swapping` in bytes;
+    `faults` in pages read back from disk; `read_calls`; `steal` in cores. `machine_busy`: cores that any
+    program kept busy, of `machine_cores`. `available`: the least memory that was free; `swap`: the most of
+    the job that was swapped out. `cache_hit`: share of the bytes read that did not come from a disk.
+    `growing`: bytes a second by which the peak rose, if it rose in every quarter of the time; else None.
     """
 
     bytes_read: int | None = None
@@ -58,7 +58,7 @@ class Usage:
 
     @property
     def idle(self) -> float | None:
-        """Cores that nobody used, neighbours on the machine included where they are seen."""
+        """Cores that nobody used; other programs on the machine count as users if they were measured."""
         if self.cores is None or (self.busy is None and self.machine_busy is None):
             return None
         own = self.cores - (self.busy or 0.0)
@@ -68,12 +68,13 @@ class Usage:
 
 
 def usage_of(trace: Trace, began: float | None, ended: float | None, memory: int | None = None) -> Usage:
-    """Totals of the run; rates between `began` and `ended` where these are known, else of the whole run.
+    """Return totals of the run, and rates between `began` and `ended` if these are known, else of the whole
+    run.
 
-    A training too short for two samples has no rates: those of its start-up would say nothing of it.
+    A training too short for two samples has no rates: those of its start-up would not apply to it.
 
-    `memory`: bytes that its machine was made with, where that is known: a machine on a larger computer sees
-    all that the computer has.
+    `memory`: bytes of memory that its machine was created with, if known: a machine on a larger computer sees
+    all the memory of that computer.
     """
     if not trace.samples:
         return Usage()
@@ -122,13 +123,13 @@ def _known(samples: Sequence[Line], key: str) -> list[float]:
 
 
 def _limit(header: Line, memory: int | None) -> float | None:
-    """Bytes that the run could have at most."""
+    """Return the most bytes of memory that the run could have."""
     known = [bytes_ for bytes_ in (number(header, "memory"), memory) if bytes_]
     return min(known, default=None)
 
 
 def _free(trace: Trace, limit: float | None) -> float | None:
-    """The least memory that was free for the run: of the computer, and of its own limit below that."""
+    """Return the least memory that was free for the run: on the computer, and below its own limit."""
     stated, own = number(trace.header, "memory"), trace.header.get("memory_is_a_limit") is True
     limited = limit is not None and (own or stated is None or limit < stated)
     found = _known(trace.samples, "available")
@@ -143,13 +144,13 @@ def _middle(values: Sequence[float]) -> float | None:
 
 
 def _cache_hit(last: Line) -> float | None:
-    """Of the bytes that were asked for, those that no disk had to give."""
+    """Return the share of the requested bytes that did not come from a disk."""
     asked, read = number(last, "asked_read"), number(last, "read")
     return None if not asked or read is None else round(max(0.0, 1 - read / asked), 4)
 
 
 def _machine_busy(samples: Sequence[Line]) -> float | None:
-    """Cores that were busy, whoever kept them so; each sample tells of the time since the one before."""
+    """Return the cores that were busy, for any program; each sample is for the time since the one before."""
     weighted = passed = 0.0
     for before, line in pairwise(samples):
         busy = line.get("busy")
@@ -161,13 +162,13 @@ def _machine_busy(samples: Sequence[Line]) -> float | None:
 
 
 def _machine_cores(samples: Sequence[Line]) -> int | None:
-    """Cores of which samples tell how busy they were: more than a quota allows the run."""
+    """Return the number of cores that samples report; it is more than the run has if a quota limits it."""
     told = [len(busy) for line in samples if isinstance(busy := line.get("busy"), list)]
     return max(told, default=0) or None
 
 
 def _between(samples: Sequence[Line], began: float | None, ended: float | None) -> Sequence[Line]:
-    """The samples of that time; all of them where it is not known."""
+    """Return the samples of that time; all of them if it is not known."""
     if began is None or ended is None:
         return samples
     return [line for line in samples if began <= amount(line, "t") <= ended + 1]
@@ -181,7 +182,7 @@ class _Rates:
         self._seconds = amount(samples[-1], "up") - amount(samples[0], "up") if samples else 0.0
 
     def of(self, *keys: str) -> float | None:
-        """Growth of the sum of these keys a second, None where it is not known."""
+        """Return the growth of the sum of these keys per second, None if it is not known."""
         if self._seconds < ENOUGH_SECONDS:
             return None
         if any(number(line, key) is None for line in (self.samples[0], self.samples[-1]) for key in keys):
@@ -192,7 +193,9 @@ class _Rates:
 
 _QUARTERS = 4
 _EVENLY = 0.5
-"""Of what it grew in a quarter on average, the least of each for it to be called growing."""
+"""Memory counts as growing if it grew in each quarter by at least this share of the average growth of a
+quarter.
+"""
 
 
 def _growing(samples: Sequence[Line]) -> float | None:

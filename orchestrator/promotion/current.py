@@ -1,4 +1,4 @@
-"""models, rollback: which models are current, and the way back to the one before."""
+"""The verbs `models` and `rollback`: list the current models, and make an earlier one current again."""
 
 from __future__ import annotations
 
@@ -20,9 +20,9 @@ CURRENT = "current"
 
 @dataclass(frozen=True)
 class Model:
-    """A model and its promotions, the newest first. `here`: the runs of which the files are on this computer.
+    """A model and its promotions, the newest first. `here`: the runs whose files are on this computer.
 
-    `stale`: why its store could not be read, so that the copy here is shown; else "".
+    `stale`: why its store could not be read, if the copy on this computer is shown instead; else "".
     """
 
     history: ModelHistory
@@ -53,9 +53,10 @@ def _promotion(promotion: Promotion, here: frozenset[str]) -> dict[str, Any]:
 
 
 def models(profile: str | Path | None = None, *, folder: Path | str | None = None) -> Sequence[Model]:
-    """The models of this project that were ever accepted. With `profile` that one's, from its store too.
+    """Return the models of this project that were ever accepted.
 
-    Links are put right where an earlier call was killed before it did so.
+    With `profile`, return only the model of that profile, which may be known to its store alone. Links that a
+    killed call left wrong are corrected.
     """
     project = Project.at(folder)
     registries = [registry_of(project, name) for name in known_models(project)]
@@ -79,10 +80,10 @@ def rollback(
     folder: Path | str | None = None,
     progress: Progress | None = None,
 ) -> Model:
-    """Make an earlier accepted run current again; without `run_id` the one that was current before.
+    """Make an earlier accepted run current again; without `run_id`, the one that was current before.
 
-    Of two calls the second goes on from what the first left. Raises UsageError where there is none, or its
-    files are not here.
+    Calls run one after the other: the second starts from the result of the first. Raise UsageError if there
+    is no such run, or if its files are not on this computer.
     """
     project, tell = Project.at(folder), progress or Silent()
     if model not in known_models(project):
@@ -123,7 +124,8 @@ def _target(project: Project, history: ModelHistory, run_id: str | None) -> Prom
     if not project.run(target.run_id).is_dir():
         store = f"orch pull {target.run_id} --store {history.store}" if history.store else "orch runs"
         raise UsageError(
-            f"The files of {target.run_id} are not here, so {MODELS}/{history.name} cannot lead to them.",
+            f"The files of {target.run_id} are not on this computer, so {MODELS}/{history.name} cannot link "
+            "to them.",
             exists="Nothing was changed.",
             next_command=f"{store}    # then the same command again",
         )
@@ -133,7 +135,7 @@ def _target(project: Project, history: ModelHistory, run_id: str | None) -> Prom
 def _no_target(history: ModelHistory, run_id: str | None) -> UsageError:
     if run_id is None:
         return UsageError(
-            f"No other model than the current one was accepted as {history.name}.",
+            f"No model other than the current one was accepted as {history.name}.",
             exists="Nothing was changed.",
             next_command="orch models",
         )

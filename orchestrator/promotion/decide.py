@@ -1,4 +1,4 @@
-"""Whether a run passes the gate of its profile. Pure."""
+"""Decide whether a run passes the gate of its profile. Pure."""
 
 from __future__ import annotations
 
@@ -12,7 +12,7 @@ from orchestrator.model.resume import Resumed
 
 
 def refusals_of(accept: Accept, record: RunRecord, current: Promotion | None) -> tuple[Refusal, ...]:
-    """Every rule that the run breaks; () if its model may take the place of `current`."""
+    """Return every rule that the run breaks; () if its model may replace `current`."""
     return (
         *_limits(accept, record),
         *_margins(accept, record, current),

@@ -1,4 +1,6 @@
-"""The gate: a run that succeeded becomes the current model of its project, or is refused by name."""
+"""The gate: a run that succeeded becomes the current model of its project, or is refused with the rules
+it broke.
+"""
 
 from __future__ import annotations
 
@@ -20,11 +22,12 @@ from orchestrator.session.project import Project
 
 
 def judge(project: Project, profile: Profile, record: RunRecord, verb: str, tell: Progress) -> RunRecord:
-    """The record with what its profile's `accept` made of it; as it is where there is none.
+    """Apply the gate of the profile, `accept`, and return the record with the result; unchanged if the
+    profile has no gate or the run did not succeed.
 
-    A model that passes takes the place of the current one, once, however often this is called: a run that was
-    promoted before, and replaced or rolled back since, is not promoted again. Raises NotAccepted, with the
-    record; the current model stays then.
+    A model that passes replaces the current one. It does so once, however often this is called: a run that
+    was promoted before, and replaced or rolled back since, is not promoted again. Raise NotAccepted, with the
+    record, if the model is refused; the current model then stays.
     """
     if profile.accept is None or not record.succeeded:
         return record
@@ -45,7 +48,9 @@ def judge(project: Project, profile: Profile, record: RunRecord, verb: str, tell
 def _promoted(
     registry: Registry, accept: Accept, record: RunRecord
 ) -> tuple[tuple[Refusal, ...], Promotion | None]:
-    """The rules that the run breaks, and the model compared with. A run that breaks none is current now."""
+    """Return the rules that the run breaks, and the model it was compared with. A run that breaks no rule
+    becomes current.
+    """
     while True:
         seen = registry.read()
         if seen.history.of(record.run_id):
@@ -83,7 +88,7 @@ def _replace_stored(profile: Profile, record: RunRecord, tell: Progress) -> None
         if stored := stored_run(profile, record.run_id):
             stored.replace_record(record)
     except StorageError as error:
-        tell.say(f"The record of {record.run_id} in the store does not name the gate's answer: {error}")
+        tell.say(f"The record of {record.run_id} in the store lacks the gate's result: {error}")
 
 
 def _refused(
@@ -96,7 +101,7 @@ def _refused(
     link = f"{MODELS}/{accept.name}"
     stays = f"{link} stays {current.run_id}." if current else f"There is no {link} yet."
     error = NotAccepted(
-        f"{record.run_id} succeeded and is not accepted: {refusals_text(refusals)}.",
+        f"{record.run_id} succeeded but was not accepted: {refusals_text(refusals)}.",
         exists=f"Its record and its files are in {project.run(record.run_id)}. {stays}",
         next_command=f"orch logs {record.run_id}    # or: orch models",
     )

@@ -1,8 +1,8 @@
-"""Which run's model is current: its history here and in the store, and the link that leads to it.
+"""Which run's model is current: its history on this computer and in the store, and the link to it.
 
-The history is written first, then the link is put in place: after a kill between the two, the next call that
-reads the history puts the link right. Where there is a store its copy is the truth, and every change of it is
-a conditional write.
+The history is written before the link is changed. If a call is killed between the two, the next call that
+reads the history corrects the link. If there is a store, its copy of the history is authoritative, and every
+change of it is a conditional write.
 """
 
 from __future__ import annotations
@@ -28,7 +28,7 @@ from orchestrator.storage import Store, open_store
 
 @dataclass(frozen=True)
 class Version:
-    """A history as it was read. `stored`: its version in the store; None where it is not there yet."""
+    """A history as it was read. `stored`: its version in the store; None if it is not in the store."""
 
     history: ModelHistory
     stored: str | None = None
@@ -36,7 +36,9 @@ class Version:
 
 @dataclass(frozen=True)
 class Registry:
-    """One model of a project. Everything may be repeated. Raises StorageError, LocalError, UsageError."""
+    """One model of a project. Every method may be called again. Raises StorageError, LocalError,
+    UsageError.
+    """
 
     project: Project
     name: str
@@ -44,7 +46,7 @@ class Registry:
 
     @contextmanager
     def turn(self, verb: str, tell: Progress) -> Iterator[None]:
-        """One call at a time changes this model."""
+        """Hold the lock that lets only one call at a time change this model."""
         with promoting(self.project, self.name, verb, tell):
             yield
 
@@ -57,7 +59,7 @@ class Registry:
         return self.project.state / MODELS / f"{self.name}.json"
 
     def read(self) -> Version:
-        """The history as it is now: that of the store, where there is one."""
+        """Return the current history: the store's copy if there is one, else the local one."""
         store = self._store
         if store is None:
             return Version(self.read_here())
@@ -68,7 +70,7 @@ class Registry:
         return Version(_decoded(content, self.name, f"{store.url}/{head.key}"), head.version)
 
     def read_here(self) -> ModelHistory:
-        """The copy on this computer; an empty history where there is none."""
+        """Return the history on this computer; an empty one if there is none."""
         try:
             content = regular_bytes(self._file, LONG)
         except FileNotFoundError:
@@ -78,13 +80,15 @@ class Registry:
         return _decoded(content, self.name, str(self._file))
 
     def promote(self, seen: Version, run_id: str, at: float, how: How, metrics: dict[str, float]) -> None:
-        """Add a promotion to the history that was read. Raises Changed where another client was quicker."""
+        """Append a promotion to the history that was read. Raise Changed if another client changed it
+        meanwhile.
+        """
         made = Promotion(run_id, at, how, metrics, secrets.token_hex(8))
         promotions = (*seen.history.promotions, made)[-MOST_PROMOTIONS:]
         self._write(replace(seen.history, promotions=promotions, store=self.store_url), seen.stored)
 
     def settle(self, history: ModelHistory) -> None:
-        """Keep the history here, and lead the link to the current run if its folder is here."""
+        """Save the history on this computer, and point the link at the current run if its folder is here."""
         self._keep(history)
         current = history.current
         if current is None or not self.project.run(current.run_id).is_dir():
@@ -95,7 +99,7 @@ class Registry:
             return
         if os.path.lexists(self.link) and not self.link.is_symlink():
             raise UsageError(
-                f"{self.link} is not a link that orch made, so it was left as it is.",
+                f"{self.link} is not a link that orch made, so it was not changed.",
                 exists=f"The accepted model is in {self.project.run(current.run_id)}.",
                 next_command="move it away, or name another model: accept.name in the profile",
             )
@@ -126,17 +130,17 @@ class Registry:
 
 
 def known_models(project: Project) -> list[str]:
-    """The names of the models that this computer knows."""
+    """Return the names of the models that this computer knows."""
     return sorted(path.stem for path in (project.state / MODELS).glob("*.json"))
 
 
 def registry_of(project: Project, name: str) -> Registry:
-    """A model that is known here, with the store that its history names."""
+    """Return the registry of a model that this computer knows, with the store that its history names."""
     return Registry(project, name, Registry(project, name).read_here().store)
 
 
 def read_or_copy(registry: Registry) -> tuple[ModelHistory, str]:
-    """The history, and why the store's could not be read, so that the copy here is given; else ""."""
+    """Return the history and "". If the store cannot be read, return the local copy and the reason."""
     try:
         return registry.read().history, ""
     except StorageError as error:
@@ -161,13 +165,13 @@ def _decoded(content: bytes, name: str, place: str) -> ModelHistory:
 def _damaged(name: str, place: str, error: Exception) -> UsageError:
     return UsageError(
         f"The history of the model {name} cannot be read: {place}: {error}",
-        exists=f"{MODELS}/{name} stays as it is.",
+        exists=f"{MODELS}/{name} was not changed.",
         next_command=f"mv {place} {place}.damaged    # the next accepted run begins a new history",
     )
 
 
 def _ignore(folder: Path) -> None:
-    """Keep the links out of version control, where the folder holds nothing else."""
+    """Have git ignore the links, if the folder holds nothing else."""
     if all(entry.is_symlink() or entry.name == ".gitignore" for entry in folder.iterdir()):
         with suppress(OSError):
             atomic_write(folder / ".gitignore", b"*\n")

@@ -12,13 +12,13 @@ _NAMED = 5
 
 
 def refusal_from(value: Mapping[str, Any]) -> Refusal:
-    """A refusal as run.json holds it."""
+    """Return the refusal that an object of run.json describes."""
     fields = {name: value[name] for name in Refusal.__dataclass_fields__ if name in value}
     return Refusal(**{**fields, "reason": RefusalReason(value["reason"])})
 
 
 def refusals_text(refusals: Sequence[Refusal]) -> str:
-    """The first few, in one line."""
+    """Return the first few refusals in one line."""
     shown = "; ".join(refusal_text(each) for each in refusals[:_NAMED])
     more = len(refusals) - _NAMED
     return f"{shown}; and {more} more" if more > 0 else shown

@@ -1,4 +1,6 @@
-"""Undeclared data: read by a project, by its code's literals or an observed run, but in no profile."""
+"""Find undeclared data: read by a project, as its code's literals or an observed run show, but in no
+profile.
+"""
 
 from __future__ import annotations
 
@@ -16,7 +18,7 @@ from orchestrator.reads.undeclared import Undeclared, undeclared, unsent_among
 from orchestrator.reads.undeclared_words import declare_command, profile_lines, undeclared_sentence
 
 MOST_RUNS = 5
-"""Recorded runs that are looked at, the latest first."""
+"""Recorded runs that are read, the latest first."""
 
 MOST_PROFILES = 20
 
@@ -51,7 +53,7 @@ def of_run(
 
 
 def advice_here(found: Sequence[Undeclared], profile: Path) -> str:
-    """After a run on this computer: what a machine would not have, and how it is sent."""
+    """Return what to say after a run on this computer: what a machine would lack, and how to send it."""
     return (
         f"{undeclared_sentence(found)} Nothing is wrong here, but a machine would not have it.\n"
         f"To send it, {_remedy(found, profile)}"
@@ -59,7 +61,9 @@ def advice_here(found: Sequence[Undeclared], profile: Path) -> str:
 
 
 def advice_there(found: Sequence[Undeclared], profile: Path) -> str:
-    """Before a run on a machine, which goes on: what may happen, and how the data are sent."""
+    """Return what to say before a run on a machine, which continues: what may happen, and how to send the
+    data.
+    """
     return (
         f"{undeclared_sentence(found, 'names')} It is not sent, and this run goes on without it: where the "
         "script needs it, it fails there or trains on something else. Where it does not, ignore this.\n"
@@ -90,13 +94,13 @@ def _ran(sent: Sent) -> list[tuple[Undeclared, ...]]:
 
 
 def _together(*lists: Sequence[Undeclared]) -> tuple[Undeclared, ...]:
-    """Each path once, none within another."""
+    """Return each path once, without those that lie within another."""
     known = {each.path: each for found in lists for each in found if each.reachable}
     return tuple(known[p] for p in sorted(known) if not any(p != q and p.is_relative_to(q) for q in known))
 
 
 def _profiles(folder: Path) -> list[Profile]:
-    """Those of a folder and of its `profiles/`; `orch.yaml` first."""
+    """Return the profiles in a folder and in its `profiles/`; `orch.yaml` first."""
     places = [folder / "orch.yaml", *sorted(folder.glob("*.y*ml")), *sorted(folder.glob("profiles/*.y*ml"))]
     found = []
     for path in list(dict.fromkeys(places))[:MOST_PROFILES]:

@@ -1,5 +1,6 @@
-"""Paths of this computer that a project's code names in plain text: in its scripts, defaults of options among
-them, and in the configuration files that it reads."""
+"""Find paths of this computer that a project's code contains as text: in its scripts, including defaults
+of options, and in the configuration files that it reads.
+"""
 
 from __future__ import annotations
 
@@ -20,11 +21,11 @@ from orchestrator.reads.undeclared import is_secret
 MOST_FILES = 300
 LARGEST = 1 << 20
 LONGEST = 300
-"""Files of code that are read, bytes of one, and characters of a path."""
+"""Most files of code that are read, most bytes of a file, and most characters of a path."""
 
 
 _SETTINGS_FOLDERS = ("", "conf", "config", "configs", "settings")
-"""Where configuration files lie, as seen from a script."""
+"""Folders of configuration files, relative to a script."""
 
 _OF_TOOLS = re.compile(
     r"\..*|pyproject\.toml|package(-lock)?\.json|tsconfig.*|.*\.lock|docker-compose.*|compose\.ya?ml"
@@ -46,7 +47,9 @@ class _Found:
         self._near = {project, *project.parents, Path.home()}
 
     def add(self, text: str, folders: set[Path], *, inside: bool = False) -> None:
-        """Take what `text` names in `folders`; `inside`: only below the project."""
+        """Add the files and folders that `text` names relative to `folders`; `inside`: only those below
+        the project.
+        """
         for base in sorted(folders):
             place = Path(os.path.normpath(base / with_home(Path(text))))
             if place in self._near or (inside and not place.is_relative_to(self.project)):
@@ -76,7 +79,7 @@ def named_paths(project: Path, code: frozenset[str]) -> Opened:
 
 
 def _beside(scripts: list[str], code: frozenset[str]) -> Iterator[Path]:
-    """The configuration files beside scripts, those of tools left out."""
+    """Yield the configuration files beside scripts, except those of tools."""
     near = {posixpath.join(posixpath.dirname(name), sub) for name in scripts for sub in _SETTINGS_FOLDERS}
     folders = {folder.rstrip("/") for folder in near}
     for name in sorted(code):
@@ -86,7 +89,7 @@ def _beside(scripts: list[str], code: frozenset[str]) -> Iterator[Path]:
 
 
 def _values(file: Path) -> Iterator[str]:
-    """Texts of a configuration file that may name what the program reads."""
+    """Yield the texts of a configuration file that may name something that the program reads."""
     try:
         if not file.is_file() or file.stat().st_size > LARGEST or looks_like_profile(file):
             return
@@ -98,7 +101,7 @@ def _values(file: Path) -> Iterator[str]:
 
 
 def _snake(key: str) -> str:
-    """`outputDir` and `output-dir` as `output_dir`."""
+    """Return `output_dir` for `outputDir` and `output-dir`."""
     return re.sub(r"(?<=[a-z0-9])(?=[A-Z])|[-. ]", "_", key).lower()
 
 
@@ -115,7 +118,7 @@ def _strings(file: Path) -> Iterator[str]:
 
 
 def _text(node: ast.AST) -> str:
-    """Evaluate an expression to a path; if only its beginning is known, to the folder."""
+    """Evaluate an expression to a path; if only its beginning is known, to the folder; "" if nothing is."""
     if isinstance(node, ast.Constant):
         return node.value if isinstance(node.value, str) else ""
     if isinstance(node, ast.JoinedStr):
@@ -138,7 +141,7 @@ def _may_be_path(text: str) -> bool:
 
 
 def _above_wildcards(text: str) -> str:
-    """`data` of `data/*.csv`."""
+    """Return `data` for `data/*.csv`."""
     while glob.has_magic(text):
         text = posixpath.dirname(text)
     return text

@@ -19,10 +19,12 @@ _MOST_LINES = 10_000
 
 @dataclass(frozen=True)
 class Opened:
-    """Absolute paths, as the processes named them. `files`: path -> way ("python", "named" or "descriptor")
-    of those that were opened for reading, less what the run made and caches; `folders` that were listed;
-    `made` files; `modules` that were imported and belong to no package; `fetched`: path -> the folder of the
-    data set or model that a library had fetched, and `digests`: path -> sha256, of those that were hashed."""
+    """Absolute paths, as the processes named them. `files`: path -> way ("python", "named" or
+    "descriptor") of those that were opened for reading, without caches and files that the run made.
+    `folders`: those that were listed. `made`: files that the run made. `modules`: those that were
+    imported and belong to no package. `fetched`: path -> the folder of the data set or model that a
+    library had fetched. `digests`: path -> SHA-256, of those that were hashed.
+    """
 
     files: dict[str, str]
     folders: tuple[str, ...]
@@ -36,8 +38,9 @@ class Opened:
 
 
 def _of_workers(observe: Path) -> Iterator[tuple[str, str]]:
-    """(path, way) of what workers of multiprocessing opened; lines that are none are passed over: a worker
-    that is killed leaves a torn one. Raises MalformedAnswer."""
+    """Yield (path, way) of what workers of multiprocessing opened. Invalid lines are skipped, because a
+    worker that is killed can leave a torn one. Raises MalformedAnswer.
+    """
     for file in sorted(observe.glob("opened-*.jsonl")):
         try:
             text = regular_bytes(file, MOST_BYTES).decode("utf-8", "replace")
@@ -83,7 +86,7 @@ def _read(path: Path) -> dict[str, Any]:
 
 def _refused(path: Path, why: str) -> MalformedAnswer:
     return MalformedAnswer(
-        f"What the run opened cannot be told: {why}. Nothing of it was used.",
+        f"The list of files that the run opened cannot be read: {why}. It was not used.",
         exists=f"Everything else of the run is in {path.parent.parent}.",
-        next_command=f"rm -r {shlex.quote(str(path.parent))}    # forget what was noted, then try again",
+        next_command=f"rm -r {shlex.quote(str(path.parent))}    # discards the list; then try again",
     )

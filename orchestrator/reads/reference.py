@@ -1,7 +1,8 @@
-"""The reference side of parity: the user's own folder, as it is here, in a copy that the run may change.
+"""The reference side of parity: the user's own folder as it is on this computer, in a copy that the run may
+change.
 
-What is git-ignored is there, too, and so is what lies beside the project. Small files are copied, large ones
-and environments are linked to; the runtime's guard refuses to write anything of the user's.
+It includes what git ignores, and what lies beside the project. Small files are copied, large ones and
+environments are linked to; the runtime's guard refuses to write to anything of the user's.
 """
 
 from __future__ import annotations
@@ -26,19 +27,22 @@ if TYPE_CHECKING:
     from orchestrator.replay.sandbox import Copy
 
 CACHES = ("~/.cache", "~/.config", "~/.keras", "~/tensorflow_datasets")
-"""Where libraries keep what they download; the reference may, too."""
+"""Where libraries keep what they download; the reference may write there too."""
 
 _OWN = re.compile(r"(above|copy|under)-\d+")
-"""Names of folders that a layout makes: a link of such a name would have it write into the user's."""
+"""Names of folders that a layout creates. An entry of such a name is not linked, because the layout would
+then write into the user's folder.
+"""
 
 MANY = 100_000
-"""Entries of a folder above the project that are linked to."""
+"""Most entries of a folder above the project that are linked to."""
 
 
 @dataclass(frozen=True)
 class Reference:
-    """The folder `project`, and the `data` that a profile puts into it; the folder of the `program`, where it
-    lies elsewhere."""
+    """The folder `project`, the `data` that a profile puts into it, and the folder of the `program` if it
+    is elsewhere.
+    """
 
     project: Path
     data: tuple[DataTree, ...] = ()
@@ -46,18 +50,20 @@ class Reference:
 
     @classmethod
     def of(cls, profile: Profile) -> Reference:
-        """The reference of a profile's runs."""
+        """Return the reference for the runs of a profile."""
         return cls(profile.code.path.resolve(), profile.data)
 
     @property
     def original(self) -> Path | None:
-        """Where the user runs it."""
+        """The folder in which the user runs it."""
         return self.project
 
     def lay_out(
         self, root: Path, imposed: Intervention, base: Path, without: frozenset[Path] = frozenset()
     ) -> Copy:
-        """Copy the project below `root`, with what is imposed, less `without`, and link what lies around."""
+        """Copy the project below `root`, with the interventions `imposed` and without `without`, and link
+        what lies around it.
+        """
         levels = _levels(self.project, root)
         below = levels[0][1] if levels else root
         from orchestrator.replay.sandbox import Folders
@@ -72,20 +78,20 @@ class Reference:
         return copy
 
     def _copied(self, root: Path, base: Path) -> Copy:
-        """Raises LocalError where the project cannot be copied."""
+        """Lay out a copy without interventions. Raise LocalError if the project cannot be copied."""
         try:
             from orchestrator.parity.intervention import Intervention
 
             return self.lay_out(root, Intervention(), base)
         except OSError as error:
             raise LocalError(
-                f"There is no copy of {self.project} for the first steps on this computer: "
+                f"{self.project} could not be copied for the first steps on this computer: "
                 f"{error.strerror}: {error.filename}.",
                 next_command="orch train    # without --local-parity; or once that is fixed, with it",
             ) from error
 
     def _put_data(self, own: Path) -> None:
-        """Data that lie elsewhere are found where the profile says; what the user has there stays."""
+        """Link data that lie elsewhere to where the profile says; what the user already has there stays."""
         for tree in self.data:
             place = own / tree.target
             if Path(tree.target).is_absolute() or os.path.lexists(place):
@@ -95,7 +101,7 @@ class Reference:
 
     @contextmanager
     def laid_out(self, base: str, run_id: str) -> Iterator[LaidOut]:
-        """The copy for the run `run_id` below our own folder `base`; gone afterwards."""
+        """Yield the copy for the run `run_id` below orch's folder `base`, and remove it afterwards."""
         run, scratch = open_run(base, run_id), open_run(base, f"{run_id}-copy")
         root = Path(scratch.root)
         try:
@@ -108,7 +114,9 @@ class Reference:
             shutil.rmtree(root, ignore_errors=True)
 
     def _plan(self, copy: Copy, free: tuple[str, ...], refusals: str) -> dict[str, Any]:
-        """Interventions that prevent writes to the user's files and keep directory listings as they are."""
+        """Return the interventions that prevent writes to the user's files and keep directory listings as
+        they are.
+        """
         sources = [str(tree.source) for tree in self.data]
         seats = [(str(seat.original), str(seat.seen)) for seat in copy.seats]
         allowed = [*free, *(seen for _, seen in seats), *map(os.path.expanduser, CACHES)]
@@ -119,7 +127,7 @@ class Reference:
         }
 
     def view(self, copy: Copy, root: Path) -> View:
-        """How paths that the run named lead back to the user's."""
+        """Return how paths that the run named map to the user's."""
         seats = [(seat.seen, seat.original) for seat in copy.seats]
         around = [(place, original) for original, place in _levels(self.project, root)]
         return View(self.project, tuple((seen.resolve(), path.resolve()) for seen, path in [*seats, *around]))
@@ -127,8 +135,9 @@ class Reference:
 
 @dataclass(frozen=True)
 class LaidOut:
-    """A reference that was laid out. `plan` is to be imposed on the run; `refusals`: the file that names what
-    the guard refused to write. `view` says how paths that the run named lead back to the user's."""
+    """A reference that was laid out. `plan`: the interventions to impose on the run; `refusals`: the file
+    that names what the guard refused to write. `view`: how paths that the run named map to the user's.
+    """
 
     copy: Copy
     view: View
@@ -141,19 +150,22 @@ class LaidOut:
         return {"ORCH_IMPOSE": json.dumps(self.plan)}
 
     def job(self, command: Sequence[str]) -> dict[str, Any]:
-        """`argv` and `cwd` of a job that runs `command` in the copy."""
+        """Return `argv` and `cwd` of a job that runs `command` in the copy."""
         argv = tuple(str(self.copy.at(Path(word))) if word.startswith("/") else word for word in command)
         return {"argv": argv, "cwd": str(self.copy.cwd)}
 
     def refused(self) -> str:
-        """The first path that the run was refused to write, while that is known; "" where there was none."""
+        """Return the first path to which the run was refused to write; "" if there was none. Only while
+        the copy exists.
+        """
         return first_line(self.refusals)
 
 
 @dataclass(frozen=True)
 class Named:
-    """A path of the user's. `name` is how the program reached it from its working folder, None where it named
-    it by an absolute path."""
+    """A path of the user's. `name`: the path from the working folder by which the program reached it;
+    None if the program used an absolute path.
+    """
 
     path: Path
     name: str | None
@@ -167,7 +179,7 @@ class View:
     pairs: tuple[tuple[Path, Path], ...] = ()
 
     def back(self, path: str) -> Named:
-        """The user's path for one that the run named."""
+        """Return the user's path for one that the run named."""
         seen = Path(path)
         for place, original in self.pairs:
             if seen.is_relative_to(place):
@@ -177,20 +189,23 @@ class View:
 
 
 def in_place(project: Path) -> View:
-    """The view of a run that took place in the project's own folder: names below it count as relative."""
+    """Return the view of a run that took place in the project's own folder: names below it count as
+    relative.
+    """
     own = project.resolve()
     return View(own, ((own, own),))
 
 
 def _of_project(copy: Copy, project: Path) -> Path:
-    """The copy of the project itself, which may lie within that of a folder around it."""
+    """Return the copy of the project itself, which may be inside the copy of a folder around it."""
     seat = next(seat for seat in copy.seats if project.is_relative_to(seat.original))
     return seat.copy / project.relative_to(seat.original)
 
 
 def _levels(project: Path, root: Path) -> list[tuple[Path, Path]]:
-    """(folder above the project, where it is imitated), the nearest first, to the root: `../` leads as far as
-    a script likes. The copy lies in the first."""
+    """Return (folder above the project, its imitation) pairs, the nearest first, up to the root, so that
+    `../` works at any depth. The copy is in the first.
+    """
     above = list(project.parents)
     return [
         (folder, root.joinpath(*(f"above-{depth}" for depth in range(len(above), number, -1))))
@@ -208,7 +223,7 @@ def _link_by_name(levels: Sequence[tuple[Path, Path]], project: Path, own: Path)
 
 
 def _link_entries(original: Path, place: Path, project: Path) -> None:
-    """Links in `place` to what lies in `original`, less what holds the project."""
+    """Create links in `place` to the entries of `original`, except the one that contains the project."""
     place.mkdir(parents=True, exist_ok=True)
     for entry in _first_entries(original):
         there = place / entry.name
@@ -229,7 +244,9 @@ def _first_entries(folder: Path) -> Iterator[os.DirEntry[str]]:
 
 
 def _open_runs(own: Path, project: Path) -> None:
-    """A folder `runs` is not copied; what the run adds to it must not land in the user's."""
+    """Replace a link to the folder `runs`, which is not copied, by a folder of links, so that the run
+    adds nothing to the user's.
+    """
     runs = own / "runs"
     if not runs.is_symlink():
         return

@@ -23,8 +23,9 @@ _NO_DATA = frozenset(("runs", "__pycache__", "node_modules", "site-packages", "m
 
 @dataclass(frozen=True)
 class Sent:
-    """`code`: relative paths below `project` that are sent; `words`: the command line and the values of the
-    run's variables."""
+    """What a machine receives. `code`: relative paths below `project` that are sent; `words`: the command
+    line and the values of the run's variables.
+    """
 
     project: Path
     code: frozenset[str]
@@ -34,7 +35,7 @@ class Sent:
     _spelled: dict[Path, bool] = field(default_factory=dict, repr=False, compare=False)
 
     def has(self, named: Named, way: str = "python") -> bool:
-        """Whether the machine has what a program here reached so."""
+        """Return whether the machine has what a program on this computer reached in this way."""
         if named.name is not None:
             return self._has_relative(named.name) or self._has_target_of_link(named.path)
         if any(_inside(named.path, tree.target) for tree in self.data if tree.target.startswith("/")):
@@ -43,15 +44,15 @@ class Sent:
         return links_to and (way == "descriptor" or not self.is_written_out(named.path))
 
     def holds_code(self, folder: str) -> bool:
-        """Whether files of code below this folder of the project are sent."""
+        """Return whether files of code below this folder of the project are sent."""
         return folder in self._folders_of_code
 
     def holds_any(self, folder: str) -> bool:
-        """Whether anything below this folder of the project is sent."""
+        """Return whether anything below this folder of the project is sent."""
         return folder in self._folders
 
     def reaches(self, link: Path) -> bool:
-        """Whether a link of the project leads on the machine to what it leads to here."""
+        """Return whether a link of the project leads on the machine to what it leads to here."""
         name = str(link.relative_to(self.project))
         return any(self._in_tree(tree, name) for tree in self.data) or self._has_target_of_link(link)
 
@@ -68,33 +69,37 @@ class Sent:
         return inside == "." or not tree.source.is_dir() or inside in self._members(tree.source)
 
     def _members(self, source: Path) -> frozenset[str]:
-        """With the folders around them."""
+        """Return the files of a data source that are sent, and the folders around them."""
         if source not in self._of_data:
             files = sync.members(source, data=True)
             self._of_data[source] = files | {folder for name in files for folder in _above(name)}
         return self._of_data[source]
 
     def _has_target_of_link(self, path: Path) -> bool:
-        """A link within the project leads to what is sent; one that leads out leads to nothing there."""
+        """Return whether a link within the project leads to something that is sent. A link that leads out
+        of it leads nowhere on the machine.
+        """
         real = path.resolve()
         return real != path and real.is_relative_to(self.project) and self._has_by_content(real)
 
     def _has_by_content(self, path: Path) -> bool:
-        """Whether what lies at an absolute path of this computer is sent, wherever it lies there."""
+        """Return whether what is at an absolute path of this computer is sent, to whatever path."""
         if path.is_relative_to(self.project) and self._has_relative(str(path.relative_to(self.project))):
             return True
         return any(path.is_relative_to(place) for t in self.data for place in {t.source, t.source.resolve()})
 
     def is_written_out(self, path: Path) -> bool:
-        """Whether the program names a folder around the path by its absolute path."""
+        """Return whether the program names a folder around the path by its absolute path."""
         folder = path.parent
         if folder not in self._spelled:
             self._spelled[folder] = any(words in text for words in _spellings(folder) for text in self._texts)
         return self._spelled[folder]
 
     def names_in_home(self, inside: PurePath) -> bool:
-        """Whether the program's text has the place of a file in the home folder: .config/job, of
-        .config/job/seed, in one word or in several; of a file that lies there itself, its name."""
+        """Return whether the program's text names a file in the home folder by its first two parts:
+        .config/job for .config/job/seed, in one string or in several. For a file directly in the home
+        folder, whether it has the file's name.
+        """
         first, *more = inside.parts
         if not more:
             return any(first in text for text in self._texts)
@@ -118,7 +123,7 @@ class Sent:
 
 
 def not_sent(sent: Sent) -> tuple[str, ...]:
-    """The outermost files and folders of a project of which the machine has nothing, hidden ones left out."""
+    """Return the outermost files and folders of a project of which nothing is sent, except hidden ones."""
     waiting, found, left = [sent.project], [], _MOST_ENTRIES
     while waiting and left > 0:
         entries = sorted(waiting.pop(0).iterdir())
@@ -151,7 +156,7 @@ def sent_without_profile(project: Path, data: tuple[DataTree, ...] = ()) -> Sent
 
 
 def _spellings(folder: Path) -> Iterator[str]:
-    """How a program may write a folder, or one around it, on this computer."""
+    """Yield the ways in which a program may write a folder, or one around it, on this computer."""
     home = Path.home()
     for each in (folder, *folder.parents):
         if len(each.parts) > 2 and each != home:

@@ -1,4 +1,6 @@
-"""Undeclared data: a run here reads it, and it is neither sent as code nor declared as data."""
+"""Undeclared data: files that a run on this computer reads, and that are neither sent as code nor
+declared as data.
+"""
 
 from __future__ import annotations
 
@@ -29,9 +31,10 @@ _STATE = ("/var/lib/", "/var/cache/", "/snap/", "/nix/", "/opt/orch/")
 
 @dataclass(frozen=True)
 class Undeclared:
-    """One folder or file to declare. `path` here; `name` as a person of the project calls it; `target`: where
-    the program looks for it, None where that is its place in the project. `reachable`: whether a profile can
-    put it there (not above the project)."""
+    """One folder or file to declare. `path`: on this computer; `name`: as a user of the project calls it;
+    `target`: where the program looks for it, None if that is its place in the project. `reachable`:
+    whether a profile can put it there (it is not above the project).
+    """
 
     path: Path
     name: str
@@ -46,7 +49,7 @@ class Undeclared:
 
 
 def is_secret(name: str) -> bool:
-    """Whether a file is named like one with secrets, which are better given as variables."""
+    """Return whether a file is named like one with secrets, which are better passed as variables."""
     return name.startswith(".env") or bool(_SECRET.search(name))
 
 
@@ -59,9 +62,12 @@ def undeclared(
     begun: float | None = None,
     there: Collection[str] = (),
 ) -> tuple[Undeclared, ...]:
-    """Group the paths in `opened` that `sent` lacks into few entries. `outputs` of the profile may be listed.
-    Files newer than `begun` (Unix seconds) were made by the run itself. `there`: digests of the files that
-    the machine read: what a library fetched there anew is not lacking."""
+    """Group the paths in `opened` that `sent` lacks into few entries.
+
+    `outputs`: those of the profile, which the run may list. Files newer than `begun` (Unix seconds) were made
+    by the run itself. `there`: digests of the files that the machine read: what a library downloaded again
+    there is not lacking.
+    """
     lacking = [named for named in _read(opened, view) if _is_data(named.path, sent.project, begun)]
     absent = [each for each in lacking if not sent.has(each, opened.files.get(str(each.path), "python"))]
     files = [*(_as_reached(each, sent) for each in absent), *_settings(opened, view, sent, begun)]
@@ -71,8 +77,9 @@ def undeclared(
 
 
 def unsent_among(opened: Opened, sent: Sent, *, outputs: Sequence[str] = ()) -> tuple[Undeclared, ...]:
-    """As `undeclared`, of paths that code names and nobody was seen to open: outputs that lie here are left
-    out, folders outside the project are not."""
+    """Group paths that code names, though no run was seen to open them, as `undeclared` does. Existing
+    outputs are left out; folders outside the project are not.
+    """
     view = in_place(sent.project)
     lacking = [named for named in _read(opened, view) if _is_data(named.path, sent.project, None)]
     files = [n for n in lacking if not sent.has(n) and not (n.name and _is_output(n.name, outputs))]
@@ -81,7 +88,7 @@ def unsent_among(opened: Opened, sent: Sent, *, outputs: Sequence[str] = ()) -> 
 
 
 def _elsewhere(opened: Opened, sent: Sent, view: View) -> Iterator[Named]:
-    """Folders outside the project that hold files, neither temporary nor near the root."""
+    """Yield folders outside the project that hold files, and are neither temporary nor near the root."""
     for named in map(view.back, opened.folders):
         if named.name is not None or len(named.path.parts) <= 2 or _is_elsewhere(named.path):
             continue
@@ -109,8 +116,9 @@ def _read(opened: Opened, view: View) -> Iterator[Named]:
 
 
 def _settings(opened: Opened, view: View, sent: Sent, begun: float | None) -> Iterator[Named]:
-    """Hidden files of the home folder that the project's own code names: ~/.config/job/seed. Those that
-    libraries look for by themselves are not named there."""
+    """Yield hidden files of the home folder that the project's own code names: ~/.config/job/seed. The
+    code does not name those that libraries look for by themselves.
+    """
     home = Path.home()
     for path in map(Path, dict.fromkeys(str(view.back(path).path) for path in opened.files)):
         if not path.is_relative_to(home) or path.is_relative_to(sent.project) or path == home:
@@ -125,7 +133,7 @@ def _settings(opened: Opened, view: View, sent: Sent, begun: float | None) -> It
 def _fetched(
     opened: Opened, view: View, sent: Sent, begun: float | None, there: Collection[str]
 ) -> Iterator[Named]:
-    """Data sets and models that a library had fetched into the home folder before the run."""
+    """Yield data sets and models that a library had fetched into the home folder before the run."""
     home = Path.home()
     for path, folder in opened.fetched.items():
         named, whole = view.back(path), view.back(folder)
@@ -143,7 +151,9 @@ def _is_hidden(path: Path) -> bool:
 
 
 def _as_reached(named: Named, sent: Sent) -> Named:
-    """Treat a path in or near the project that no code spelled out as reached from the working folder."""
+    """Treat a path in or near the project, whose folder no code contains as an absolute path, as reached
+    from the working folder.
+    """
     near = [folder for folder in (sent.project, *list(sent.project.parents)[:2]) if len(folder.parts) > 2]
     inside = any(named.path.is_relative_to(folder) for folder in near if folder != Path.home())
     if named.name is not None or not inside or sent.is_written_out(named.path):
@@ -152,7 +162,9 @@ def _as_reached(named: Named, sent: Sent) -> Named:
 
 
 def _is_data(path: Path, project: Path, begun: float | None) -> bool:
-    """Whether a file here is one that a run can need: no library's, no cache, none that the run made."""
+    """Return whether a file here is one that a run can need: not a library's, not a cache, not made by
+    the run.
+    """
     try:
         if begun is not None and path.stat().st_ctime > begun:
             return False
@@ -172,7 +184,9 @@ def _in_environment(path: Path, project: Path) -> bool:
 
 
 def _is_elsewhere(path: Path) -> bool:
-    """Whether a path outside the project is the system's, a library's or a hidden one of the home folder."""
+    """Return whether a path outside the project belongs to the system or a library, or is hidden in the
+    home folder.
+    """
     if of_the_system(str(path)) or str(path).startswith(_STATE) or _OURS & set(path.parts):
         return True
     home = Path.home()
@@ -185,9 +199,10 @@ def _is_elsewhere(path: Path) -> bool:
 def _listed(
     opened: Opened, sent: Sent, view: View, files: Sequence[Named], outputs: Sequence[str]
 ) -> Iterator[Named]:
-    """Folders of the project whose names were asked for, in which lie files of which the machine has none.
+    """Yield folders of the project that were listed and contain files, none of which is sent.
 
-    Not those that were met on a walk through the whole project, and none into which the run wrote.
+    Folders that were met on a walk through the whole project, and folders into which the run wrote, are left
+    out.
     """
     named = [view.back(path) for path in opened.folders]
     walked = {each.path for each in named}
@@ -246,7 +261,7 @@ def _places(files: Iterable[Named], folders: Iterable[Named], sent: Sent) -> Ite
 
 
 def _whole(name: str, is_folder: bool, sent: Sent) -> str:
-    """The outermost folder around `name` in which no code is sent; `name` itself where there is none."""
+    """Return the outermost folder around `name` in which no code is sent; `name` itself if there is none."""
     found = name
     place = name if is_folder else _folder_of(name)
     while place and not sent.holds_code(place):
@@ -255,12 +270,12 @@ def _whole(name: str, is_folder: bool, sent: Sent) -> str:
 
 
 def _folder_of(name: str) -> str:
-    """ "" for what lies in the project's own folder."""
+    """Return the folder of a path; "" for what is directly in the project's folder."""
     return name.rpartition("/")[0]
 
 
 def _not_much_more(project: Path, top: str, read: str) -> str:
-    """The whole folder, unless what was read in it is a small part."""
+    """Return the whole folder, unless what was read in it is a small part; then return that part."""
     if top == read or not (project / read).is_dir():
         return top
     whole, part = _size(project / top)[0], _size(project / read)[0]
@@ -268,14 +283,14 @@ def _not_much_more(project: Path, top: str, read: str) -> str:
 
 
 def _first_above(name: str) -> str:
-    """`../data` of `../data/train/a.png`."""
+    """Return `../data` for `../data/train/a.png`."""
     parts = Path(name).parts
     climbed = sum(1 for part in parts if part == "..")
     return str(Path(*parts[: climbed + 1]))
 
 
 def _together(paths: set[Path], project: Path) -> list[Path]:
-    """The folders that hold absolute paths, joined where they lie in one folder of data."""
+    """Return the folders of absolute paths, joined if they are in a common folder of data."""
     near = {*project.parents, project, Path.home(), *Path.home().parents, Path("/tmp"), Path("/dev/shm")}
     groups: list[Path] = []
     for path in sorted(paths):
@@ -299,7 +314,7 @@ def _measured(entry: _Entry) -> Undeclared:
 
 
 def _size(path: Path) -> tuple[int, int]:
-    """(bytes, files)."""
+    """Return (bytes, files)."""
     size = count = 0
     for file in _files_below(path) if path.is_dir() else [path]:
         try:

@@ -16,7 +16,7 @@ _SHOWN = 5
 
 
 def undeclared_sentence(found: Sequence[Undeclared], verb: str = "reads") -> str:
-    """`The script reads 207 MB that no profile declares: my_data/ (412 files).`"""
+    """Return the sentence: `The script reads 207 MB that no profile declares: my_data/ (412 files).`"""
     names = ", ".join(_called(each) for each in found[:_SHOWN])
     more = f" and {len(found) - _SHOWN} more" if len(found) > _SHOWN else ""
     return (
@@ -25,7 +25,7 @@ def undeclared_sentence(found: Sequence[Undeclared], verb: str = "reads") -> str
 
 
 def profile_lines(found: Sequence[Undeclared], profile: Path) -> str:
-    """Write the lines to add to the profile's `data:`."""
+    """Return the lines to add to the profile's `data:`."""
     written = ["data:"]
     for each in found:
         if _is_secret(each):
@@ -40,13 +40,13 @@ def profile_lines(found: Sequence[Undeclared], profile: Path) -> str:
 
 
 def source_of(path: Path, profile: Path) -> str:
-    """A path as the profile names it: relative to its folder where it lies in a folder around it."""
+    """Return a path as the profile names it: relative, unless that would lead up three folders or more."""
     relative = os.path.relpath(path, profile.resolve().parent)
     return str(path) if relative.startswith("../../..") else relative
 
 
 def declare_command(found: Sequence[Undeclared], profile: Path) -> str:
-    """The command that writes the lines."""
+    """Return the command that writes the lines."""
     options = [f"--add-data {shlex.quote(_named(each))}" for each in found if not _is_secret(each)]
     if not options:
         return f"${{EDITOR:-vi}} {shlex.quote(_typed(profile.resolve()))}    # train.env"
@@ -60,18 +60,18 @@ def _is_secret(each: Undeclared) -> bool:
 
 
 def _named(each: Undeclared) -> str:
-    """As it is typed in the current folder; what no profile can put in its place is not an absolute path."""
+    """Return a path as it is typed in the current folder; relative if no profile can put it in its place."""
     return _typed(each.path) if each.reachable else os.path.relpath(each.path)
 
 
 def _typed(path: Path) -> str:
-    """A path as it is typed in the current folder."""
+    """Return a path as it is typed in the current folder."""
     here = Path.cwd()
     return os.path.relpath(path, here) if path.is_relative_to(here) else str(path)
 
 
 def amount(each: Undeclared) -> str:
-    """`412 files, 207 MB`."""
+    """Return `412 files, 207 MB`."""
     count = f"{counted(each.files, 'file')}, " if each.is_folder else ""
     return f"{count}{_amount(each.bytes)}"
 

@@ -81,7 +81,7 @@ def archive_attempt(project: Project, run_id: str) -> None:
 
 
 def describe_attempts(project: Project, run: AttemptFacts, record: RunRecord) -> list[AttemptFacts]:
-    """The `attempts` of a record: earlier ones and this one, described by the draft of `run`."""
+    """Return the `attempts` of a record: earlier ones and this one, described by the draft of `run`."""
     earlier = [_own(each) for _, each in set_aside.records(project.run(record.run_id))]
     return [*(each for each in earlier if each["number"] < run["number"]), _told(record, run)]
 
@@ -107,7 +107,9 @@ def _told(record: RunRecord, run: AttemptFacts) -> AttemptFacts:
 
 
 def _own(record: RunRecord) -> AttemptFacts:
-    """Describe the attempt of a record. Records of older versions have only one."""
+    """Return the last attempt of a record; described from the record itself for older versions, which
+    have only one.
+    """
     return record.attempts[-1] if record.attempts else _told(record, {"number": 1})
 
 

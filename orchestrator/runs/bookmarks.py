@@ -24,7 +24,7 @@ class Bookmark:
         atomic_write(self._path, str(self.offset).encode())
 
     def forget(self) -> None:
-        """The output starts again: nothing of it was read."""
+        """Start again from the beginning, because the output does."""
         self._path.unlink(missing_ok=True)
         self.offset = 0
 
@@ -39,5 +39,5 @@ def _read(path: Path) -> int:
 
 
 def bookmark_of(ledger: Ledger, run_id: str) -> Bookmark:
-    """The bookmark beside the ledger of the run's lease."""
+    """Return the bookmark, a file beside the ledger of the run's lease."""
     return Bookmark(ledger.path.parent / f"read-{run_id}")

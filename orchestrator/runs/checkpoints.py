@@ -52,7 +52,7 @@ class Kept:
 
 
 def newest(run: Path) -> Kept | None:
-    """The newest local copy whose files are all there."""
+    """Return the newest local copy whose files are all there; None if there is none."""
     for attempt, seq in reversed(_numbers(run)):
         found = _read(_place(run, attempt, seq), attempt)
         if found:
@@ -61,9 +61,9 @@ def newest(run: Path) -> Kept | None:
 
 
 def newest_of(project: Project, profile: Profile, run_id: str) -> Kept | None:
-    """Like `newest`; a newer copy in the store is downloaded first.
+    """Return the copy as `newest` does, after downloading a newer one from the store if there is one.
 
-    Raises StorageError or SyncError if the store fails and there is no local copy.
+    Raise StorageError or SyncError if the store fails and there is no local copy.
     """
     run = project.run(run_id)
     here = newest(run)
@@ -90,7 +90,7 @@ def _fetched(stored: StoredRun | None, run: Path, here: Kept | None) -> Kept | N
 
 
 def restore(session: Session, kept: Kept) -> TreeLink:
-    """Send the copy to the machine. Raises SyncError if it was changed since it was downloaded."""
+    """Send the copy to the machine. Raise UsageError if its files were changed since they were downloaded."""
     name = f"checkpoint-{session.ledger.lease().id}"[:100]
     found = sync.push_latest(
         session.host, session.agent, lambda: sync.scan(kept.folder, data=True), name, session.progress
@@ -108,7 +108,7 @@ def restore(session: Session, kept: Kept) -> TreeLink:
 
 
 def bring(host: Host, agent: Agent, run_id: str, attempt: int, run: Path) -> Kept | None:
-    """Download the machine's newest copy if it is not here; returns it. Safe to interrupt.
+    """Download the machine's newest copy, unless it is here, and return it. Safe to interrupt.
 
     Files that the previous copy has are not downloaded again.
     """
@@ -149,14 +149,16 @@ class Copies:
         self._hindrances: set[HindranceKind] = set()
 
     def look(self, host: Host) -> None:
-        """Raises HostError, LocalError and SyncError; then it is tried again later, or stays there."""
+        """Download a new copy, and upload it. After HostError, LocalError or SyncError it is tried again
+        later.
+        """
         agent = self._session.agent
         listed = jobs.checkpoints(host, agent, self._run_id)
         self._tell(listed.hindrance)
         self._store(host, _bring_of(host, agent, self._run_id, self._attempt, self._run, listed))
 
     def _store(self, host: Host, kept: Kept | None) -> None:
-        """Upload the copy to the store, if one is set and the machine does not; a refusal is
+        """Upload the copy to the store, if there is one and the machine does not do it. A refusal is
         reported once.
         """
         if kept is None or kept.snapshot.seq == self._stored:
@@ -175,7 +177,7 @@ class Copies:
                 )
 
     def _goes_by_itself(self, host: Host) -> bool:
-        """Whether the machine uploads its copies; one that is gone may not have done so."""
+        """Return whether the machine uploads its copies; False if it cannot be asked."""
         try:
             return jobs.uploads(host, self._session.agent, self._run_id).is_trusted
         except HostError:
@@ -198,7 +200,7 @@ def _place(run: Path, attempt: int, seq: int) -> Path:
 
 
 def _numbers(run: Path) -> list[tuple[int, int]]:
-    """(attempt, number) of every copy that was started, ascending."""
+    """Return (attempt, number) of every copy that was started, ascending."""
     try:
         names = [path.name for path in (run / FOLDER).iterdir()]
     except OSError:
@@ -208,7 +210,7 @@ def _numbers(run: Path) -> list[tuple[int, int]]:
 
 
 def _read(place: Path, attempt: int) -> Kept | None:
-    """The copy, if its manifest is readable and its files have the listed sizes."""
+    """Return the copy if its manifest is readable and its files have the listed sizes, else None."""
     try:
         snapshot = decoded(Snapshot, regular_bytes(place / MANIFEST, LONG), most=LONG)
         sizes = [(place / _FILES / file.path).lstat().st_size for file in snapshot.files]

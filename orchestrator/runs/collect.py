@@ -81,7 +81,7 @@ _BLOCK = 1 << 20
 _MOST_COPIED = 1 << 32
 _METRICS_BYTES = 1 << 20
 _METRICS = 1000
-"""The largest file, in bytes."""
+"""Most bytes of a metrics file, and most metrics that are read from it."""
 _LONGEST_KEY = 300
 _LARGEST = 1e308
 
@@ -125,7 +125,9 @@ def fetch(
 
 
 def _fetch_story(host: Host, agent: Agent, run_id: str, folder: Path) -> list[NotFetched]:
-    """Its log, end and samples; a file that fails does not stop the others."""
+    """Fetch its log, end and samples; a file that cannot be fetched does not stop the others. Return
+    those files.
+    """
     lacking = []
     for name in (LOG, "exit.json", "trace.jsonl"):
         try:
@@ -194,14 +196,14 @@ def begin_fetch(folder: Path) -> Iterator[None]:
 
 
 def _may_lack(name: str, state: RunState) -> bool:
-    """Whether a file may be missing: a run that was killed early has no trace, and no end if its
-    supervisor was killed.
+    """Return whether a file may be missing: a run that was killed early has no trace, and one whose
+    supervisor was killed has no end.
     """
     return name == "trace.jsonl" or (name == "exit.json" and state.state == "lost")
 
 
 def not_fetched(fetched: Fetched, *, declared: bool) -> list[Unfetched]:
-    """The files that stayed on the machine. `declared`: the profile names the outputs."""
+    """Return the files that stayed on the machine. `declared`: the profile names the outputs."""
     return [
         {
             "path": each.path,
@@ -215,7 +217,7 @@ def not_fetched(fetched: Fetched, *, declared: bool) -> list[Unfetched]:
 
 
 def unwritten(fetched: Fetched, there: str) -> list[NotWritten]:
-    """The declared outputs that the run did not write. `there`: the run's working folder."""
+    """Return the declared outputs that the run did not write. `there`: the run's working folder."""
     return [
         {
             "pattern": plain(each.pattern),
@@ -228,7 +230,7 @@ def unwritten(fetched: Fetched, there: str) -> list[NotWritten]:
 
 
 class _Checked(Protocol):
-    """As jobs.Left: what speaks against a run having read just what it was sent."""
+    """As jobs.Left: evidence that a run may have read other data than it was sent."""
 
     @property
     def altered(self) -> Sequence[str]: ...
@@ -239,7 +241,9 @@ class _Checked(Protocol):
 
 
 def data_read(sent: DataFacts | None, left: _Checked | None) -> DataFacts | None:
-    """The facts of the data of a run that ended; `left` is None where nobody can tell any more."""
+    """Return the facts of the data of a run that ended; `left`: None if they can no longer be read from
+    its machine.
+    """
     if not sent or not sent.get("files"):
         return sent
     found: DataFacts = {}
@@ -264,7 +268,7 @@ def artifacts(entries: Sequence[Entry]) -> list[Artifact]:
 
 
 def metrics(record: RunRecord) -> dict[str, float]:
-    """The numbers in the run's metrics files (`metrics.json`, `eval_metrics.json`, ...), merged."""
+    """Return the numbers in the run's metrics files (`metrics.json`, `eval_metrics.json`, ...), merged."""
     found: dict[str, float] = {}
     for artifact in record.artifacts:
         if artifact["path"].endswith("metrics.json") and artifact["bytes"] <= _METRICS_BYTES:
@@ -286,7 +290,7 @@ def _numbers(path: Path) -> dict[str, float]:
 
 
 def _is_metric(key: str, value: object) -> bool:
-    """Whether it is a number with a name that a record can hold. A diverged training may have NaN."""
+    """Return whether it is a number with a name that a record can hold. A diverged training may have NaN."""
     huge = isinstance(value, int) and abs(value) > _LARGEST
     return isinstance(value, int | float) and not huge and len(key) <= _LONGEST_KEY
 
@@ -313,7 +317,9 @@ def write(record: RunRecord) -> None:
 
 
 def read(folder: Path) -> RunRecord | None:
-    """The record in `folder`; None if there is none. Raises UsageError if the file is no record."""
+    """Return the record in `folder`; None if there is none. Raise UsageError if the file is not a valid
+    record.
+    """
     path = folder / RECORD
     if not path.exists():
         return None

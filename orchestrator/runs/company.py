@@ -12,7 +12,9 @@ _GIB = 1 << 30
 
 
 def require_no_other_run(session: Session, run_id: str, parallel: bool) -> None:
-    """Raise Busy if another run is active there, with what is free; with `parallel` that is only reported."""
+    """Raise Busy if another run is active on the machine, with the free resources; with `parallel`, only
+    report it.
+    """
     others = [
         run.run_id
         for run in session.ledger.lease().uncollected

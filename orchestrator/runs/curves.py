@@ -1,4 +1,4 @@
-"""Loss and metrics over a training, as a run's own files and its output tell them."""
+"""Loss and metrics over a training, read from a run's own files and its output."""
 
 from __future__ import annotations
 
@@ -19,10 +19,10 @@ from orchestrator.model.files import last_bytes, regular_bytes
 from orchestrator.model.plain import plain
 
 MOST_POINTS = 2_000
-"""Of a curve: longer ones are thinned."""
+"""Most points of a curve: longer ones are thinned."""
 MOST_CURVES = 40
 _MOST_BYTES = 1 << 25
-"""Of a file of metrics, and of the end of an output, that are read."""
+"""Bytes that are read of a file of metrics, and of the end of an output."""
 _MOST_LINES = 200_000
 _LONGEST_LINE = 1_000
 _LONGEST_NAME = 60
@@ -46,7 +46,7 @@ _WORTH = re.compile(
 
 @dataclass
 class Curve:
-    """One number over `axis` (epoch, step …). `ys` may hold NaN: the training had none, or it was none."""
+    """One number over `axis` (epoch, step …). `ys` may hold NaN: the training wrote NaN or infinity."""
 
     name: str
     axis: str
@@ -54,7 +54,7 @@ class Curve:
     ys: list[float] = field(default_factory=list)
 
     def add(self, x: float, y: float) -> None:
-        """A later value at the same place replaces the earlier one, as a progress line does."""
+        """Add a point. A later value at the same place replaces the earlier one, as in a progress line."""
         if self.xs and self.xs[-1] == x:
             self.ys[-1] = y
             return
@@ -63,7 +63,7 @@ class Curve:
 
 
 def curves_of(folder: Path, artifacts: Iterable[Artifact], log: Path) -> tuple[Curve, ...]:
-    """The curves of a run: of its files of metrics where it left some, else of what it printed."""
+    """Return the curves of a run: from its files of metrics if it left any, else from its output."""
     from_files = _of_files(folder, artifacts)
     found = from_files or _of_text(_text(log))
     told = [_thinned(curve) for curve in found.values() if len(curve.xs) > 1]
@@ -71,7 +71,7 @@ def curves_of(folder: Path, artifacts: Iterable[Artifact], log: Path) -> tuple[C
 
 
 def curves_of_text(text: str) -> tuple[Curve, ...]:
-    """The curves that an output tells."""
+    """Return the curves in an output."""
     return tuple(_thinned(curve) for curve in _of_text(text).values() if len(curve.xs) > 1)[:MOST_CURVES]
 
 
@@ -83,7 +83,9 @@ def _text(log: Path) -> str:
 
 
 def _of_files(folder: Path, artifacts: Iterable[Artifact]) -> dict[str, Curve]:
-    """Of the first file of metrics over time: a CSV of Keras' CSVLogger, JSON lines, a history."""
+    """Return the curves in the first file of metrics over time: a CSV of Keras' CSVLogger, JSON lines, a
+    history.
+    """
     for each in artifacts:
         name = str(each.get("path", ""))
         path = folder / name
@@ -139,7 +141,7 @@ def _of_rows(rows: Iterable[Mapping[Any, Any]]) -> dict[str, Curve]:
 
 
 def _of_history(found: Any) -> dict[str, Curve]:
-    """A mapping of lists of numbers, as `History.history` of Keras is."""
+    """Return the curves in a mapping of lists of numbers, such as `History.history` of Keras."""
     if not isinstance(found, dict):
         return {}
     found = found.get("history") if isinstance(found.get("history"), dict) else found
@@ -167,7 +169,9 @@ def _number(value: object) -> float | None:
 
 
 def _of_text(text: str) -> dict[str, Curve]:
-    """Lines like those of Keras, Lightning, Hugging Face and most scripts: numbers by epoch or step."""
+    """Return the curves in lines like those of Keras, Lightning, Hugging Face and most scripts: numbers
+    by epoch or step.
+    """
     curves: dict[str, Curve] = {}
     place: tuple[str, float] | None = None
     for number, line in enumerate(_lines(text)):
@@ -183,7 +187,7 @@ def _of_text(text: str) -> dict[str, Curve]:
         if (head or own) and not wanted:
             place = here
         elif head or own or _is_whole(line):
-            place = None  # what follows, like a last evaluation, belongs to no epoch
+            place = None  # what follows, such as a final evaluation, belongs to no epoch
     return _of_one_axis(curves)
 
 
@@ -191,13 +195,13 @@ _NOWHERE = "line"
 
 
 def _is_whole(line: str) -> bool:
-    """Whether it is the last line of a bar of progress, like "45/45 - 1s - loss: 0.1"."""
+    """Return whether it is the last line of a progress bar, like "45/45 - 1s - loss: 0.1"."""
     found = _PROGRESS.match(line)
     return bool(found and found[1] == found[2])
 
 
 def _of_one_axis(curves: Mapping[str, Curve]) -> dict[str, Curve]:
-    """Without what was printed under no epoch and no step, where others were."""
+    """Return the curves by epoch or step, if there are any; else all of them."""
     placed = {key: curve for key, curve in curves.items() if curve.axis != _NOWHERE}
     return placed or dict(curves)
 
@@ -232,7 +236,7 @@ def _lines(text: str) -> Iterator[str]:
     for number, line in enumerate(text.split("\n")):
         if number > _MOST_LINES:
             return
-        last = line.rstrip("\r").rpartition("\r")[2]  # of a progress bar what it showed at last
+        last = line.rstrip("\r").rpartition("\r")[2]  # the last state of a progress bar
         yield plain(last[-_LONGEST_LINE:].rpartition("\b")[2])
 
 
@@ -260,7 +264,7 @@ def _add(curves: dict[str, Curve], axis: str, at: float, numbers: Mapping[str, f
 
 
 def _thinned(curve: Curve) -> Curve:
-    """Every n-th point, and the last."""
+    """Return every n-th point, and the last."""
     stride = -(-len(curve.xs) // MOST_POINTS)
     if stride <= 1:
         return curve

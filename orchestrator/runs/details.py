@@ -1,4 +1,6 @@
-"""What a run's folder tells beyond its record: over time, over epochs, and step by step of its parity."""
+"""What a run's folder has beyond its record: the run over time, over epochs, and each step of its parity
+check.
+"""
 
 from __future__ import annotations
 
@@ -22,9 +24,9 @@ _TAIL = 12_000
 
 @dataclass(frozen=True)
 class RunDetails:
-    """A record with what its files tell. `rungs`: of its parity check. `tail`: the end of its output.
+    """A record with what its files contain. `rungs`: of its parity check. `tail`: the end of its output.
 
-    `recorded_at`: when its record was written, Unix seconds; None while there is none.
+    `recorded_at`: when its record was written, Unix seconds; None if there is none.
     """
 
     record: RunRecord
@@ -36,7 +38,7 @@ class RunDetails:
 
 
 def read_details(record: RunRecord) -> RunDetails:
-    """Read the files of a run that are here. What is missing or damaged is left out."""
+    """Read the files of a run that are on this computer. What is missing or damaged is left out."""
     folder = record.folder
     recorded_at = None
     with suppress(OSError):
@@ -52,7 +54,7 @@ def read_details(record: RunRecord) -> RunDetails:
 
 
 def between(a: Path, b: Path) -> tuple[Rung, ...]:
-    """The rungs of two recordings, each the folder that holds `observe/`."""
+    """Return the rungs of two recordings, each given by the folder that holds `observe/`."""
     return _rungs(a, b)
 
 

@@ -1,6 +1,8 @@
-"""What a run writes for TensorBoard, brought here while it trains: `runs/<id>/events/`, by its paths there.
+"""Download what a run writes for TensorBoard while it trains, to `runs/<id>/events/`, by its paths on the
+machine.
 
-A machine that goes takes nothing with it that was seen. What comes home among the outputs is removed here.
+What was downloaded remains if the machine goes away. Files that are later fetched among the outputs are
+removed here.
 """
 
 from __future__ import annotations
@@ -26,15 +28,16 @@ if TYPE_CHECKING:
 
 FOLDER = "events"
 MOST = 1 << 30
-"""Bytes that are kept of one run."""
+"""Most bytes that are kept of one run."""
 
 _WRITING = os.O_WRONLY | os.O_CREAT | os.O_NOFOLLOW | os.O_NONBLOCK | os.O_CLOEXEC
 
 
 def bring(host: Host, agent: Agent, run_id: str, run: Path) -> int:
-    """Bring what the run wrote since; how many bytes came. Safe to repeat and to kill.
+    """Download what the run has written since the last call. Return the number of bytes. Safe to repeat and
+    to kill.
 
-    Raises HostError, and LocalError where it cannot be written here.
+    Raise HostError, and LocalError if it cannot be written here.
     """
     came = 0
     while sum((have := _have(run / FOLDER)).values()) < MOST:
@@ -47,7 +50,7 @@ def bring(host: Host, agent: Agent, run_id: str, run: Path) -> int:
 
 
 class Written:
-    """Brings what a run writes for TensorBoard while it goes on."""
+    """Downloads what a run writes for TensorBoard while it continues."""
 
     what = "What TensorBoard shows"
 
@@ -56,18 +59,18 @@ class Written:
         self._run_id = run_id
 
     def look(self, host: Host) -> None:
-        """Raises HostError and LocalError."""
+        """Download what is new. Raises HostError and LocalError."""
         bring(host, self._session.agent, self._run_id, self._session.project.run(self._run_id))
 
 
 def size_in(folder: Path) -> tuple[int, int]:
-    """How many files for TensorBoard are below `folder`, and their bytes."""
+    """Return how many files for TensorBoard are below `folder`, and their bytes."""
     found = _have(folder)
     return len(found), sum(found.values())
 
 
 def forget(run: Path, outputs: Path) -> None:
-    """Remove what was brought of a run and has come home among its `outputs`, at least as long."""
+    """Remove what was downloaded of a run and has been fetched among its `outputs`, at least as long."""
     home = _have(outputs)
     for path, size in _have(run / FOLDER).items():
         if home.get(path, -1) >= size:
@@ -85,7 +88,7 @@ def _remove(folder: Path, path: str) -> None:
 
 
 def _have(folder: Path) -> dict[str, int]:
-    """The size of every file for TensorBoard below `folder`, by its path there."""
+    """Return the size of every file for TensorBoard below `folder`, by its path there."""
     return {str(path.relative_to(folder)): path.lstat().st_size for path in _regular(folder)}
 
 
@@ -98,10 +101,10 @@ def _regular(folder: Path) -> Iterator[Path]:
 
 
 def _put(host: Host, folder: Path, piece: jobs.EventsPiece) -> int:
-    """Write a piece to its place below `folder`, through no link; how many bytes it has."""
+    """Write a piece to its place below `folder`, through no link. Return its number of bytes."""
     parts = piece.path.split("/")
     if not piece.path.isprintable() or MARK not in parts[-1] or {"", ".", ".."} & set(parts):
-        raise malformed(host.name, "events", f"{piece.path!r} is no path of a file for TensorBoard")
+        raise malformed(host.name, "events", f"{piece.path!r} is not the path of a TensorBoard file")
     try:
         content = base64.b64decode(piece.content, validate=True)
     except binascii.Error:
@@ -118,14 +121,14 @@ def _put(host: Host, folder: Path, piece: jobs.EventsPiece) -> int:
 
 
 def _write(inside: Confined, piece: jobs.EventsPiece, content: bytes) -> None:
-    """Another reader may write the same bytes to the same place at once."""
+    """Write a piece. Another process may write the same bytes to the same place at once."""
     above, name = inside.at(piece.path)
     descriptor = os.open(name, _WRITING, 0o644, dir_fd=above)
     with os.fdopen(descriptor, "wb") as file:
         found = os.fstat(descriptor)
         if not stat.S_ISREG(found.st_mode):
-            raise OSError("it is no regular file")
-        if found.st_size < piece.at:  # it was shortened here meanwhile: a gap would be taken for events
+            raise OSError("it is not a regular file")
+        if found.st_size < piece.at:  # it was truncated here meanwhile: a gap would be read as events
             return
         if not piece.at and found.st_size:
             file.truncate(0)

@@ -132,7 +132,7 @@ class Kept:
         return max(0, os.fstat(self._file).st_size - self._before)
 
     def add(self, data: bytes, shown: int) -> bytes:
-        """Keep `data`, the next bytes, except those before offset `shown`."""
+        """Keep `data`, the next bytes, and return those of them that are not before offset `shown`."""
         if self._file is not None:
             self._write(data)
         before, self.offset = self.offset, self.offset + len(data)
@@ -182,7 +182,7 @@ def _interrupt_later() -> Iterator[None]:
 
 
 def reconnecting(session: Session, act: Callable[[], T], *, advanced: Callable[[], int] = int) -> T | None:
-    """The result of `act`, repeated if its connection broke; None if the machine was lost.
+    """Return the result of `act`, which is repeated if its connection broke; None if the machine was lost.
 
     `act` must be repeatable; `advanced` grows with its progress. If the machine answers and `act` still fails
     without progress, the last HostError is raised.
@@ -205,7 +205,7 @@ def reconnecting(session: Session, act: Callable[[], T], *, advanced: Callable[[
 
 
 def _reconnect(session: Session, lost: HostError) -> bool:
-    """Replace the broken connection; False if the machine does not exist any more."""
+    """Replace the broken connection; return False if the machine does not exist any more."""
     limit = time.monotonic() + _RECONNECT_SECONDS
     for count in range(10_000):
         time.sleep(_PAUSE_SECONDS[min(count, len(_PAUSE_SECONDS) - 1)])

@@ -1,7 +1,8 @@
-"""Which revision of git a run's code was, and what of it was not. Asks git, in the user's own repository.
+"""The git revision of a run's code, and which of its files differ from it, read from the user's own
+repository.
 
-Nothing there is written: comparisons use an index of their own, and no program that the repository names is
-started, but for the filters of its attributes.
+Nothing is written to the repository: comparisons use an index of their own. No program that the repository
+names is started, except the filters of its attributes.
 """
 
 from __future__ import annotations
@@ -17,20 +18,21 @@ from pathlib import Path
 _REVISION = re.compile(r"[0-9a-f]{40}([0-9a-f]{24})?")
 _SECONDS = 60.0
 _MOST = 1 << 26
-"""Bytes of a file of a revision that are read."""
+"""Most bytes of a file in a revision that are read."""
 _SETTINGS = ("-c", "diff.autoRefreshIndex=true")
-"""Files are compared by their content where their times differ."""
+"""Compare the content of files whose times differ."""
 _COMPARED = ("--no-ext-diff", "--no-textconv", "--no-renames", "--relative", "--ignore-submodules=all")
 _PATHS = 1000
-"""Paths that a diff names on a command line."""
+"""Most paths that a diff names on a command line."""
 
 
 @dataclass(frozen=True)
 class Revision:
-    """What was checked out, and which paths of the code are not its own. Paths are relative to the code.
+    """The revision that was checked out, and the paths of the code that differ from it. Paths are relative to
+    the code.
 
-    `branch`: None where none is checked out. `changed`: other content than the revision has, unknown to it,
-    or removed. `ignored`: those that the ignore rules match.
+    `branch`: None if none is checked out. `changed`: paths with other content than in the revision, new
+    paths, and removed ones. `ignored`: those that the ignore rules match.
     """
 
     id: str
@@ -44,9 +46,10 @@ class Revision:
 
 
 def revision_of(folder: Path, files: Collection[str]) -> Revision | None:
-    """The revision of the repository around `folder`, compared with `files`, the paths of the code there.
+    """Return the revision of the repository around `folder`, compared with `files`, the paths of the code
+    there.
 
-    None where there is no repository, no revision in it, or no git, or git does not answer in time.
+    None if there is no repository, no revision in it, or no git, or if git fails or does not answer in time.
     """
     found = _text(_git(folder, "rev-parse", "--verify", "HEAD"))
     if not _REVISION.fullmatch(found):
@@ -64,7 +67,9 @@ def revision_of(folder: Path, files: Collection[str]) -> Revision | None:
 
 
 def _compared(folder: Path, revision: str, files: set[str]) -> tuple[set[str], set[str]] | None:
-    """Which of `files` below `folder` the revision does not have, and which of those are ignored."""
+    """Return which of `files` below `folder` differ from the revision, and which of those are ignored;
+    None if git fails.
+    """
     with tempfile.TemporaryDirectory() as scratch:
         index = {"GIT_INDEX_FILE": f"{scratch}/index"}
         if _git(folder, "read-tree", revision, variables=index) is None:
@@ -88,7 +93,7 @@ def _compared(folder: Path, revision: str, files: set[str]) -> tuple[set[str], s
 
 
 def _listed(answer: bytes) -> tuple[set[str], dict[str, str]]:
-    """The files of an index, and its submodules with their revisions."""
+    """Return the files of an index, and its submodules with their revisions."""
     blobs: set[str] = set()
     modules: dict[str, str] = {}
     for line in answer.split(b"\0"):
@@ -106,12 +111,14 @@ def _module_of(path: str, modules: Mapping[str, str]) -> str | None:
 
 
 def _is_module(folder: Path) -> bool:
-    """Whether it is a repository of its own; git would answer for the one around it."""
+    """Return whether it is a repository of its own; for other folders, git would use the repository
+    around them.
+    """
     return (folder / ".git").exists()
 
 
 def is_ignored(file: Path) -> bool:
-    """Whether ignore rules match a file that git does not know; False outside of a repository."""
+    """Return whether ignore rules match a file that git does not track; False outside of a repository."""
     if not _text(_git(file.parent, "rev-parse", "--verify", "HEAD")):
         return False
     known = _git(file.parent, "ls-files", "--error-unmatch", "-z", "--", f":(literal){file.name}")
@@ -119,7 +126,7 @@ def is_ignored(file: Path) -> bool:
 
 
 def _ignored(folder: Path, paths: set[str]) -> set[str]:
-    """Those of `paths` that the ignore rules match; all where git does not say."""
+    """Return those of `paths` that the ignore rules match; all of them if git fails."""
     if not paths:
         return set()
     asked = b"".join(os.fsencode(path) + b"\0" for path in sorted(paths))
@@ -128,7 +135,7 @@ def _ignored(folder: Path, paths: set[str]) -> set[str]:
 
 
 def diff_of(folder: Path, revision: str, paths: Sequence[str]) -> bytes:
-    """The changes to `paths` since the revision, as `git diff` shows them; b"" where there are none."""
+    """Return the changes to `paths` since the revision, as `git diff` shows them; b"" if there are none."""
     few = sorted(paths)[:_PATHS]
     if not few:
         return b""
@@ -145,7 +152,9 @@ def diff_of(folder: Path, revision: str, paths: Sequence[str]) -> bytes:
 
 
 def contents_at(folder: Path, revision: str, path: str) -> Iterator[bytes]:
-    """What a file below `folder` was in a revision: as git has it, then as git would check it out."""
+    """Yield the content of a file below `folder` in a revision: as git stores it, then as git would check
+    it out.
+    """
     if not _REVISION.fullmatch(revision):
         return
     for form in ((), ("--filters",)):
@@ -177,7 +186,7 @@ def _git(
     given: bytes = b"",
     fine: tuple[int, ...] = (0,),
 ) -> bytes | None:
-    """What a command of git prints; None where it fails."""
+    """Run a git command and return what it prints; None if it fails."""
     clean = {name: value for name, value in os.environ.items() if not name.startswith("GIT_")}
     quiet = {"GIT_OPTIONAL_LOCKS": "0", "GIT_NO_LAZY_FETCH": "1", "GIT_TERMINAL_PROMPT": "0"}
     try:

@@ -59,7 +59,9 @@ class _Candidate:
 def history(
     profile: str | Path | None = None, *, folder: Path | str | None = None, last: int | None = LAST
 ) -> History:
-    """The newest `last` runs of this project (None: all); only those of `profile`, a name or a file."""
+    """Return the newest `last` runs of this project (None: all); only those of `profile`, a name or a
+    file.
+    """
     project = Project.at(folder)
     leases = project.leases()
     damaged = [_unreadable(project, lease) for lease in leases if not lease.whole]
@@ -116,7 +118,7 @@ def _together(one: _Leased, other: _Leased) -> _Leased:
 
 
 def _candidates(project: Project, leased: Mapping[str, _Leased]) -> list[_Candidate]:
-    """Newest first."""
+    """Return the runs that may be listed, newest first."""
     recorded = dict(_recorded(project))
     found = [
         _Candidate(name, one.run.started_at if one else recorded[name], one, recorded.get(name))
@@ -127,7 +129,7 @@ def _candidates(project: Project, leased: Mapping[str, _Leased]) -> list[_Candid
 
 
 def _recorded(project: Project) -> Iterator[tuple[str, float]]:
-    """Runs with a local record, and when it was written."""
+    """Yield the runs that have a record on this computer, and when it was written."""
     runs = project.root / "runs"
     with suppress(OSError):
         for name in os.listdir(runs):  # noqa: PTH208 (names are enough, of thousands)
@@ -137,7 +139,7 @@ def _recorded(project: Project) -> Iterator[tuple[str, float]]:
 
 
 def _profile(one: _Candidate) -> str:
-    """The profile's name; "" if only the record may say it."""
+    """Return the profile's name; "" if only the record may have it."""
     if one.leased:
         return one.leased.profile
     made = _MADE.fullmatch(one.run_id)
@@ -145,7 +147,7 @@ def _profile(one: _Candidate) -> str:
 
 
 def _name(profile: str | Path) -> str:
-    """A profile's name, also given as its file."""
+    """Return a profile's name; `profile` is the name or the file."""
     text = str(profile)
     if not isinstance(profile, Path) and not text.endswith((".yaml", ".yml")):
         return text
@@ -171,7 +173,7 @@ def _unreadable(project: Project, lease: Lease) -> Unreadable:
 
 
 def _past(project: Project, one: _Candidate) -> tuple[PastRun | None, Unreadable | None]:
-    """The run, and what is wrong with its record if that is unreadable."""
+    """Return the run; and what is wrong with its record if that cannot be read."""
     record, flaw = None, None
     if one.recorded_at is not None:
         try:
@@ -211,7 +213,7 @@ def _of_ledger(run_id: str, known: _Leased) -> PastRun:
 
 
 def _place(known: _Leased) -> tuple[Where, str]:
-    """The place of a run whose record is not here."""
+    """Return where the results are of a run whose record is not on this computer."""
     run = known.run
     if run.lost is not None:
         return Where.LOST, run.lost
@@ -254,14 +256,14 @@ def _number(record: RunRecord) -> int:
 
 
 def _usd(record: RunRecord) -> float | None:
-    """The cost of all its attempts."""
+    """Return the cost of all attempts of a run."""
     told = [usd for each in record.attempts if (usd := _finite(each.get("usd"))) is not None]
     cost = record.cost or {}
     return sum(told) if told else _finite(cost.get("run_usd", cost.get("usd")))
 
 
 def _of_machine(name: str | None) -> str:
-    """The profile's name within a machine's name, `orch-<profile>-<6 hex>`; "" for other names."""
+    """Return the profile's name within a machine's name, `orch-<profile>-<6 hex>`; "" for other names."""
     found = re.fullmatch(r"orch-(.+)-[0-9a-f]{6}", name or "")
     return found[1] if found else ""
 

@@ -27,10 +27,10 @@ _NAMED = 3
 
 @dataclass(frozen=True)
 class Inputs:
-    """`code`: each path and its content.
+    """The inputs of a run. `code`: each path and its content.
 
-    `data`: None if some are missing, which `prepare` creates, or in a bucket, where the lease's pin describes
-    them.
+    `data`: None if a part is missing, because `prepare` creates it, or is in a bucket, where the lease's pin
+    describes it.
     """
 
     command: tuple[str, ...]
@@ -41,7 +41,7 @@ class Inputs:
 
 
 def inputs_of(project: Project, profile: Profile) -> Inputs:
-    """Read the current inputs. Creates and sends nothing. Raises SyncError, StackError."""
+    """Return the current inputs. Creates and sends nothing. Raises SyncError, StackError."""
     code = sync.scan(profile.code.path, ignore=code_ignored(profile), cache=project.cache).manifest
     present = all(each.source.exists() and not each.bucket for each in profile.data)
     data = [
@@ -57,7 +57,7 @@ def inputs_of(project: Project, profile: Profile) -> Inputs:
 
 
 def inputs_sent(profile: Profile, trees: Trees, lock: str) -> Inputs:
-    """The inputs that were just sent."""
+    """Return the inputs that were just sent."""
     command = tuple(profile.train.command)
     return Inputs(command, _contents(trees.code), trees.code.digest, trees.data, lock)
 
@@ -68,9 +68,9 @@ def keep_inputs(folder: Path, now: Inputs) -> None:
 
 
 def differences(record: RunRecord, now: Inputs) -> list[str]:
-    """One phrase for each current input that differs from those of `record`.
+    """Return one phrase for each current input that differs from those of `record`.
 
-    Unrecorded inputs are skipped.
+    Inputs that were not recorded are skipped.
     """
     found = []
     if record.machine is None:
@@ -88,7 +88,7 @@ def differences(record: RunRecord, now: Inputs) -> list[str]:
 
 
 def _is_other(then: DataFacts | None, now: DataFacts | None) -> bool:
-    """Whether the data are known not to be the same; two digests of another kind tell nothing."""
+    """Return whether the data are known to differ. Digests of two kinds cannot be compared: then False."""
     if then is None or now is None or then.get("streamed") != now.get("streamed"):
         return False
     return then["digest"] != now["digest"]
@@ -99,8 +99,8 @@ def _contents(code: Manifest) -> dict[str, str]:
 
 
 def _kept(folder: Path) -> dict[str, str] | None:
-    """The file list that `keep_inputs` wrote; None if it is missing or damaged: the difference is then
-    reported without names.
+    """Return the file list that `keep_inputs` wrote; None if it is missing or damaged. The difference is
+    then reported without names.
     """
     try:
         return decoded(_Kept, regular_bytes(folder / _FILES, LONG), most=LONG)

@@ -1,8 +1,9 @@
-"""The code of a run, kept beside its record, so that the run can be repeated when the project has changed.
+"""The code of a run, kept beside its record, so that the run can be repeated after the project has changed.
 
 `runs/<id>/code/`: `tree.json` lists every path with its mode and digest, `files.tar.gz` has the files that
 git's revision does not have (outside a repository: all), `changes.diff` shows them to people, `profile.yaml`
-is the profile. Files that git ignores and files that hold secrets by their name are listed, never copied.
+is the profile. Files that git ignores, and files that may hold secrets by their names, are listed, never
+copied.
 """
 
 from __future__ import annotations
@@ -69,7 +70,7 @@ class Tree:
 
 
 def may_be_secret(path: str) -> bool:
-    """Whether a file holds secrets, as far as its name tells."""
+    """Return whether a file may hold secrets, judged by its name."""
     *folders, name = path.lower().split("/")
     if any(folder in _SECRET_FOLDERS for folder in folders):
         return True
@@ -77,7 +78,7 @@ def may_be_secret(path: str) -> bool:
 
 
 def keep_code(run: Path, root: Path, code: Manifest) -> CodeFacts:
-    """Keep the code below `root` in the run's folder; returns what its record says of it."""
+    """Keep the code below `root` in the run's folder. Return the facts of the code for the run's record."""
     place = run / FOLDER
     files = {entry.path: entry for entry in code.entries if entry.kind == "file"}
     revision = revision_of(root, {entry.path for entry in code.entries if entry.kind != "dir"})
@@ -112,7 +113,7 @@ def _git_facts(revision: Revision, files: dict[str, Entry]) -> GitFacts:
 def _chosen(
     root: Path, wanted: Sequence[Entry], revision: Revision | None
 ) -> tuple[dict[str, bytes], list[NotKept]]:
-    """The contents to keep, small files first, and the files that are not kept."""
+    """Return the contents to keep, small files first, and the files that are not kept."""
     kept: dict[str, bytes] = {}
     lacking: list[NotKept] = []
     left = MOST_OF_ALL
@@ -136,7 +137,9 @@ def _refused(entry: Entry, revision: Revision | None, left: int) -> Why | None:
 
 
 def _content(path: Path, digest: str) -> bytes | None:
-    """The content of a regular file that has this digest."""
+    """Return the content of a regular file that has this digest; None if it has another one or cannot be
+    read.
+    """
     with suppress(OSError, ValueError):
         content = regular_bytes(path, MOST_OF_ONE)
         return content if hashlib.sha256(content).hexdigest() == digest else None
@@ -162,7 +165,9 @@ def _keep_diff(place: Path, root: Path, revision: Revision, kept: set[str], file
 
 
 def keep_profile(run: Path, profile: Path, text: bytes) -> bool:
-    """Keep the profile's text, unless git ignores its file, or its name says that it holds secrets."""
+    """Keep the profile's text, unless git ignores its file, or its name says that it may hold secrets.
+    Return whether it was kept.
+    """
     if may_be_secret(profile.name) or is_ignored(profile):
         return False
     atomic_write(run / FOLDER / PROFILE, text, 0o600)
@@ -173,7 +178,7 @@ def keep_profile(run: Path, profile: Path, text: bytes) -> bool:
 
 
 def kept_tree(run: Path) -> tuple[Entry, ...] | None:
-    """The paths of a run's code; None where they were not kept, or the list is damaged."""
+    """Return the paths of a run's code; None if they were not kept, or the list is damaged."""
     try:
         return decoded(Tree, regular_bytes(run / FOLDER / _TREE, LONG), most=LONG).entries
     except (OSError, Malformed):
@@ -187,9 +192,9 @@ def kept_profile(run: Path) -> bytes | None:
 
 
 def rebuild(run: Path, entries: Sequence[Entry], root: Path, revision: str, target: Path) -> tuple[str, ...]:
-    """Lay a run's code into the new folder `target`; returns the paths whose content is nowhere here.
+    """Write a run's code to the new folder `target`. Return the paths whose content was not found.
 
-    Each file has the content of its digest, from the project at `root`, what was kept, or git's `revision`.
+    Each file has the content of its digest, from the project at `root`, the kept files, or git's `revision`.
     `root` is only read. Links are made last, so that nothing is written through one.
     """
     missing = [entry.path for entry in entries if _leads_out(entry.path)]
@@ -240,7 +245,9 @@ def _found(root: Path, entry: Entry, kept: bytes | None, revision: str) -> bytes
 
 
 def _unpacked(archive: Path) -> dict[str, bytes]:
-    """The files in an archive; a damaged one has those that can be read. Nothing is extracted."""
+    """Return the files in an archive; from a damaged one, those that can be read. Nothing is extracted to
+    the disk.
+    """
     found: dict[str, bytes] = {}
     left = MOST_OF_ALL
     with suppress(OSError, ValueError, EOFError, tarfile.TarError, zlib.error):

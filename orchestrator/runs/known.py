@@ -1,4 +1,4 @@
-"""Which run of a project is meant, and which runs were not pulled yet.
+"""Find the run that a call means, and the runs that were not pulled yet.
 
 Asks no machine unless a ledger is damaged: its machine knows its runs.
 """
@@ -21,7 +21,9 @@ _RECORD = "run.json"
 
 
 def known_run(project: Project, run_id: str | None, lease: str | None) -> tuple[Lease, LeasedRun]:
-    """The run that is meant: by id, or the latest of the open lease. UsageError names the nearest ids."""
+    """Return the run that is meant: by id, or the latest of the open lease. Raise UsageError with the
+    nearest ids.
+    """
     held = with_runs_there(project, project.lease(lease or (_lease_of(project, run_id) if run_id else None)))
     wanted = run_id or next(reversed(list(held.runs)), None)
     if wanted and wanted in held.runs:
@@ -35,7 +37,9 @@ def known_run(project: Project, run_id: str | None, lease: str | None) -> tuple[
 
 
 def with_runs_there(project: Project, lease: Lease) -> Lease:
-    """The lease; if its ledger is damaged, with the runs that its machine reports, if it can be asked."""
+    """Return the lease. If its ledger is damaged, add the runs that its machine reports, if it can be
+    asked.
+    """
     if lease.whole:
         return lease
     from orchestrator.session.unrecorded import ask_if_possible
@@ -48,7 +52,7 @@ def _damage(lease: Lease) -> str:
 
 
 def _lease_of(project: Project, run_id: str) -> str | None:
-    """The open lease of the run: the one where it was not pulled yet, or the only one; else None."""
+    """Return the open lease of the run: the one where it was not pulled yet, or the only one; else None."""
     having = [lease for lease in open_with_runs(project) if run_id in lease.runs]
     waiting = [lease for lease in having if not lease.runs[run_id].collected]
     for found in (waiting, having):
@@ -58,26 +62,26 @@ def _lease_of(project: Project, run_id: str) -> str | None:
 
 
 def open_with_runs(project: Project) -> list[Lease]:
-    """The open leases; for a damaged ledger with the runs that its machine reports."""
+    """Return the open leases; for a damaged ledger, with the runs that its machine reports."""
     return [with_runs_there(project, lease) for lease in project.open_leases()]
 
 
 def no_such_run(message: str, run_id: str, ids: Sequence[str]) -> UsageError:
-    """An error with `message` and the ids that `run_id` may have been meant to be."""
+    """Return an error with `message` and the ids that `run_id` may have been meant to be."""
     near = get_close_matches(run_id, ids, n=3, cutoff=0.5) or list(ids)[:-4:-1]
     named = f" Similar ids: {', '.join(near)}." if near else ""
     return UsageError(message + named, next_command="orch status    # lists the runs of each lease")
 
 
 def known_ids(project: Project) -> list[str]:
-    """The runs of open leases, and those with a record in this project."""
+    """Return the runs of open leases, and those with a record in this project."""
     leased = [name for lease in open_with_runs(project) for name in lease.runs]
     recorded = sorted(path.parent.name for path in project.run(".").glob(f"*/{_RECORD}"))
     return list(dict.fromkeys([*leased, *recorded]))
 
 
 def profile_of(lease: Lease, overrides: Sequence[str]) -> Profile:
-    """The current profile of a lease: what to run may change while the machine is leased."""
+    """Return the current profile of a lease: the command to run may change while the machine is leased."""
     from orchestrator.profile import load
 
     return load(Path(lease.profile["path"]), overrides=(*lease.profile["overrides"], *overrides))

@@ -1,4 +1,4 @@
-"""lint: find and check files; before a run, summarise the findings in a few lines."""
+"""The verb `lint`: find and check files; before a run, summarise the findings in a few lines."""
 
 from __future__ import annotations
 
@@ -66,17 +66,17 @@ def _nothing(roots: Sequence[Path]) -> UsageError:
     if not documents:
         return UsageError(f"There is nothing to check in {where}.")
     return UsageError(
-        f"There is nothing to check in {where}. Its Markdown is checked only where a file is named, "
+        f"There is nothing to check in {where}. A Markdown file is checked only if it is named, "
         "because documents also show what not to do.",
         next_command=f"orch lint {shlex.join(documents[:_SHOWN])}",
     )
 
 
 def check_project(profile: Profile, *, strict: bool = False) -> Checked | None:
-    """The errors and warnings of the profile's script, its imports, and its requirements.
+    """Return the errors and warnings of the profile's script, its imports, and its requirements.
 
-    None if there is no script. Raises LintRefused for errors if `strict`, or [tool.orch.lint] strict, is set,
-    and nothing else: what cannot be checked passes.
+    None if there is no script. Raise LintRefused for errors if `strict`, or [tool.orch.lint] strict, is set.
+    Raise nothing else: files that cannot be checked pass.
     """
     found, config = _seen(profile)
     if found is None:
@@ -91,7 +91,7 @@ def check_project(profile: Profile, *, strict: bool = False) -> Checked | None:
 
 
 def _seen(profile: Profile) -> tuple[Checked | None, Config]:
-    """The findings in a profile's script, and the settings; None if there is nothing to check."""
+    """Return the findings in a profile's script, or None if there is nothing to check; and the settings."""
     try:
         scripts = list(_scripts(profile))
         if not scripts:
@@ -126,7 +126,7 @@ def hint(profile: Path, tell: Progress) -> None:
 
 
 def _gravity(found: Finding) -> tuple[bool, bool, Finding]:
-    """Sort key: what fails comes first, then what prevents comparing runs, such as a missing seed."""
+    """Return a sort key: errors come first, then what prevents comparing runs, such as a missing seed."""
     return found.severity is not Severity.ERROR, found.rule not in ("ORC301", "ORC302"), found
 
 
@@ -149,7 +149,7 @@ _LISTS = ("requirements", "pyproject", "conda", "lock")
 
 
 def _files(root: Path) -> Iterator[Path]:
-    """The files at `root` that can be checked. A file that is named is checked whatever its name."""
+    """Yield the files at `root` that can be checked. A file that is named is checked whatever its name."""
     if root.is_file():
         if root.suffix.lower() in _SETTINGS and language_of(root.name) is None:
             raise UsageError(
@@ -165,7 +165,7 @@ def _files(root: Path) -> Iterator[Path]:
 
 
 def _in_folder(root: Path) -> Iterator[Path]:
-    """The files below `root` in a known language, as a sync would send them."""
+    """Yield the files below `root` in a known language, as a sync would send them."""
     top = root.resolve()
     listed = tree.survey(os.fspath(top), Ignore(top))
     for path in sorted(found.row.path for found in listed.found if found.row.kind == "file"):
@@ -183,7 +183,7 @@ def _foreign(path: str) -> bool:
 
 
 def _scripts(profile: Profile) -> Iterator[Path]:
-    """The Python files that the profile's command names: `train.py`, or `-m package.module`."""
+    """Yield the Python files that the profile's command names: `train.py`, or `-m package.module`."""
     words = profile.train.command
     for number, word in enumerate(words):
         names = [word] if word.endswith(".py") else []
@@ -201,7 +201,7 @@ def _listed(folder: Path) -> list[Path]:
 
 
 def _shortest(path: Path) -> Path:
-    """`path` in its shortest form, relative to the current folder."""
+    """Return `path` in its shortest form, relative to the current folder."""
     try:
         return path.relative_to(Path.cwd())
     except ValueError:
@@ -231,7 +231,7 @@ def _checked(
 
 
 def _imported(path: Path, text: str) -> Iterator[Path]:
-    """The project's files that a script imports, resolved from its folder."""
+    """Yield the project's files that a script imports, resolved from its folder."""
     for parts in imports_of(path.name, text):
         for candidate in (path.parent / f"{parts}.py", path.parent / parts / "__init__.py"):
             if candidate.is_file():
@@ -244,7 +244,7 @@ def _name(path: Path, base: Path | None) -> str:
 
 
 def _read(path: Path) -> str | None:
-    """The text of a file; None if it is unreadable or larger than any program."""
+    """Return the text of a file; None if it is unreadable or larger than any program."""
     try:
         if path.stat().st_size > _MAX_BYTES:
             return None
@@ -259,7 +259,9 @@ def _read(path: Path) -> str | None:
 
 
 def _config(start: Path, select: Sequence[str], ignore: Sequence[str]) -> Config:
-    """The settings of the nearest pyproject.toml from `start` upwards, with the command line's added."""
+    """Return the settings of the nearest pyproject.toml from `start` upwards, with those of the command
+    line added.
+    """
     try:
         found = next((text for text in map(_read, _pyprojects(start)) if text and "tool.orch" in text), None)
         config = from_pyproject(found, RULES) if found else Config()

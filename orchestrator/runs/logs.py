@@ -28,12 +28,12 @@ _LONGEST_DETAIL = 300
 
 
 def before(folder: Path) -> int:
-    """The offset of the current attempt in the run's log, in bytes."""
+    """Return the offset of the current attempt in the run's log, in bytes."""
     return sum(_size(own) + len(mark) for own, mark in _earlier(folder))
 
 
 def last_mark(folder: Path) -> bytes:
-    """The separator before the current attempt; b"" for a first attempt."""
+    """Return the separator before the current attempt; b"" for a first attempt."""
     return next((mark for _, mark in reversed(list(_earlier(folder)))), b"")
 
 
@@ -60,7 +60,7 @@ def put_own(folder: Path, own: Path) -> None:
 
 
 def own_size(folder: Path) -> int:
-    """The bytes that are here of the current attempt's output."""
+    """Return how many bytes of the current attempt's output are on this computer."""
     return max(0, _size(folder / LOG) - before(folder))
 
 
@@ -76,7 +76,7 @@ def set_aside(folder: Path, part: Path) -> None:
 def passed_on(log: Path, begin: int, output: Callable[[bytes], None], end: int | None = None) -> int:
     """Pass on the bytes from `begin` to `end` or to the end of the file, in blocks.
 
-    Returns the offset after the last byte. Raises FileRefused.
+    Return the offset after the last byte. Raise FileRefused if the log is not a regular file.
     """
     with _opened(log) as file:
         size = file.seek(0, os.SEEK_END)
@@ -95,7 +95,7 @@ def _write_earlier(folder: Path, whole: BinaryIO) -> None:
 
 
 def _copy(source: Path, target: BinaryIO, begin: int = 0) -> None:
-    """Copy a regular file from byte `begin` on; other kinds of files give nothing."""
+    """Copy a regular file from byte `begin` on; from other kinds of files, copy nothing."""
     with suppress(FileNotFoundError, Malformed), open_regular(source) as file:
         left = os.fstat(file.fileno()).st_size - begin
         file.seek(begin)
@@ -105,7 +105,7 @@ def _copy(source: Path, target: BinaryIO, begin: int = 0) -> None:
 
 
 def _earlier(folder: Path) -> Iterator[tuple[Path, bytes]]:
-    """The log of each attempt that was set aside, and the separator after it."""
+    """Yield the log of each attempt that was set aside, and the separator after it."""
     from orchestrator.runs import set_aside as archive  # imported here: reading records imports this module
 
     for number, record in archive.records(folder):
@@ -122,7 +122,7 @@ def _mark(own: Path, number: int, record: RunRecord) -> bytes:
 
 
 def _size(path: Path) -> int:
-    """The size of a regular file; 0 if there is none."""
+    """Return the size of a regular file; 0 if there is none."""
     with suppress(OSError):
         facts = path.lstat()
         return facts.st_size if stat.S_ISREG(facts.st_mode) else 0

@@ -1,4 +1,4 @@
-"""What is brought here while a run goes on: its checkpoints, what it writes for TensorBoard, and its pace."""
+"""Download files while a run continues: its checkpoints, and what it writes for TensorBoard. Tell its pace."""
 
 from __future__ import annotations
 
@@ -21,13 +21,13 @@ if TYPE_CHECKING:
 
 _EVERY_S = 5.0
 _SELDOM_S = 15.0
-"""Seconds between two looks where nothing is brought that the next attempt would need."""
+"""Seconds between two looks if nothing is downloaded that the next attempt would need."""
 _LAST_S = 60.0
 """Seconds to wait for what is being downloaded when the run ends."""
 
 
 class _Look(Protocol):
-    """One kind of files. `what`: the start of the sentence that says that they could not be downloaded."""
+    """One kind of files. `what`: the beginning of a message that they could not be downloaded."""
 
     @property
     def what(self) -> str: ...
@@ -58,9 +58,10 @@ def _pace(session: Session, run_id: str, watching: Watching) -> Paced:
 
 @contextlib.contextmanager
 def brought_meanwhile(session: Session, run_id: str) -> Iterator[Meanwhile]:
-    """Download what is new during the block, over a connection of its own.
+    """Download new files during the block, over a connection of its own.
 
-    Once more at the end, unless `forgo` was called: the results of a run that completed have it.
+    They are downloaded a last time at the end, unless `forgo` was called: for a completed run, the results
+    contain them.
     """
     bringing = Meanwhile(session, run_id)
     bringing.start()
@@ -74,7 +75,9 @@ def brought_meanwhile(session: Session, run_id: str) -> Iterator[Meanwhile]:
 
 
 class Meanwhile(threading.Thread):
-    """Never fails: what cannot be downloaded now is tried again later, or stays on the machine."""
+    """The thread that downloads. It never fails: what cannot be downloaded is tried again later, or stays
+    on the machine.
+    """
 
     def __init__(self, session: Session, run_id: str) -> None:
         super().__init__(name="meanwhile", daemon=True)
@@ -92,7 +95,7 @@ class Meanwhile(threading.Thread):
         self._ends = threading.Event()
         self._told: set[str] = set()
         self._last = saves
-        """Whether there may be more at the end: not of a run too short for a first look."""
+        """Whether there may be more at the end; False for a run too short for a first look."""
         self._forgone = False
 
     def run(self) -> None:

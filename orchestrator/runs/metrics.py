@@ -23,12 +23,14 @@ def read_metrics(record: RunRecord) -> RunRecord:
 
 
 def is_finished(record: RunRecord) -> RunRecord:
-    """The record of a local run; its files are read now if orch was interrupted before."""
+    """Return the record of a local run. If orch was interrupted before it read the run's files, read them
+    now.
+    """
     return read_metrics(record) if record.unchecked else record
 
 
 def _with_steps(attempts: Sequence[AttemptFacts], seen: Mapping[str, Any] | None) -> Sequence[AttemptFacts]:
-    """The attempts, with the number of trained steps for the last one if it is known."""
+    """Return the attempts, with the number of trained steps of the last one if it is known."""
     steps = (seen or {}).get("steps")
     if not attempts or not isinstance(steps, int) or isinstance(steps, bool):
         return attempts

@@ -63,8 +63,8 @@ def log_end(project: Project, profile: Profile, record: RunRecord, tell: Progres
         return
     if not re.match(r"https?://", url):
         tell.say(
-            f"{record.run_id} was not logged to MLflow: MLFLOW_TRACKING_URI is no http or https address, and "
-            "orch logs to servers only, such as: mlflow server --backend-store-uri sqlite:///mlflow.db"
+            f"{record.run_id} was not logged to MLflow: MLFLOW_TRACKING_URI is not an http or https address, "
+            "and orch logs to servers only, such as: mlflow server --backend-store-uri sqlite:///mlflow.db"
         )
         return
     end = _End(project, profile, record, Server(url, os.environ), tell)

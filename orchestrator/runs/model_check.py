@@ -1,4 +1,6 @@
-"""After a run: does what it saved load here, and do as it did there? Models, weights, scalers, and so on."""
+"""Check after a run that its models, weights, scalers and so on load here, and predict as they did on the
+machine.
+"""
 
 from __future__ import annotations
 
@@ -22,14 +24,14 @@ from orchestrator.runtime.modelcheck.explain import Cause, Refusal
 from orchestrator.runtime.modelcheck.select import HEAD, checkable
 
 _TIMEOUT = 600.0
-"""Seconds for all files of one side; one import of the framework is most of it."""
+"""Seconds for all files of one side; importing the framework takes most of it."""
 
 _MOST = 4 * LONG
-"""Bytes of the answer for all files, which gives the values of small arrays."""
+"""Most bytes of the answer for all files, which contains the values of small arrays."""
 
 _MOST_FILES = 256
 _MOST_NAMES = 60_000
-"""Files that are checked of one run, and bytes of their paths; a shell takes 128 KiB a command."""
+"""Most files of a run that are checked, and most bytes of their paths; a shell accepts 128 KiB a command."""
 
 _MOST_VALUES = 1 << 62
 
@@ -40,15 +42,16 @@ _GONE = Refusal(
 )
 
 KEPT = "model-check.json"
-"""What the machine found, in the folder of the run."""
+"""The machine's results, in the folder of the run."""
 
 Result = dict[str, Any]
-"""The answer for one file, as `sound` keeps it."""
+"""The result for one file, as returned by `sound`."""
 
 
 @dataclass(frozen=True)
 class Side:
-    """A computer with the stack's own interpreter (of `agent`), the run's `outputs` and its `code` there.
+    """A computer with the stack's own interpreter (that of `agent`), and the run's `outputs` and `code`
+    there.
 
     `ahead`: a check that has imported its framework, and waits there for its files.
     """
@@ -62,9 +65,10 @@ class Side:
 
 @contextmanager
 def started_ahead(side: Side, imports: Sequence[str] = ()) -> Iterator[Side]:
-    """Have the check of that side import its framework while its files do not exist yet.
+    """Start the check of that side early, so that it imports its framework before the files exist.
 
-    It gives way to everything else there, ends with the block or the connection, and reads no file before.
+    It runs with the lowest priority there, ends with the block or the connection, and reads no file before it
+    is told to.
     """
     with ExitStack() as running:
         with suppress(HostError):
@@ -77,12 +81,13 @@ def started_ahead(side: Side, imports: Sequence[str] = ()) -> Iterator[Side]:
 def check(
     there: Side, here: Side, entries: Sequence[Entry], folder: Path, imports: Sequence[str] = ()
 ) -> dict[str, Any] | None:
-    """One answer for all: path, loaded, equal, reason, way_out, not_checked of the worst; `files` with each.
+    """Check the models of a run on both sides. Return path, loaded, equal, reason, way_out, not_checked of
+    the worst, and all in `files`.
 
-    None where the run left nothing of the kind. The files are read in an isolated process on each side, at
-    the same time: loading the framework is most of it. `isolation` says what isolated it here. `imports` are
-    the modules that the user lets it import. What the machine found is kept in `folder`. A check that fails
-    is an answer, never an error.
+    Return None if the run left no such files. The files are read in an isolated process on each side, at the
+    same time, because loading the framework takes most of the time. `isolation` names what isolated it here.
+    `imports`: the modules that the user lets it import. The machine's results are kept in `folder`. A check
+    that fails is a result, never an error.
     """
     files = (entry.path for entry in entries if entry.kind == "file")
     every = checkable(files, lambda path: _head(Path(here.outputs) / path))
@@ -98,7 +103,9 @@ def check(
 
 
 def unchecked(entries: Sequence[Entry], outputs: Path) -> dict[str, Any] | None:
-    """As `check`, of what a machine that is gone left in a store: what it predicted there, nobody knows."""
+    """Return the result of `check` for a run whose machine is gone and left it in a store: its
+    predictions on the machine are not known.
+    """
     files = (entry.path for entry in entries if entry.kind == "file")
     every = checkable(files, lambda path: _head(outputs / path))
     answers = [_answer(path, {}, _refused(_GONE)) for path in every[:_MOST_FILES]]
@@ -112,12 +119,14 @@ def _worst_first(answers: Sequence[dict[str, Any]], isolation: object = None) ->
 
 
 def _head(path: Path) -> bytes:
-    """The first bytes of a fetched file; b"" where it cannot be read or is a link."""
+    """Return the first bytes of a fetched file; b"" if it cannot be read or is a link."""
     return first_bytes(path, HEAD)
 
 
 def _first(names: Sequence[str], folder: int) -> Sequence[str]:
-    """Of the files those that one command line can name, with a folder of so many characters before each."""
+    """Return the first files, as many as one command line can name with a path of `folder` characters
+    before each.
+    """
     spent = 0
     for place, name in enumerate(names[:_MOST_FILES]):
         spent += folder + len(name.encode()) + 4
@@ -142,7 +151,9 @@ def _refused(refusal: Refusal) -> dict[str, Any]:
 
 
 def _rank(answer: Mapping[str, Any]) -> int:
-    """Worst first; of equals the first file, which is a whole model where there is one."""
+    """Return a sort key, the worst first. Of equal ones the first file comes first: a whole model if
+    there is one.
+    """
     if answer["not_checked"]:
         return 2
     if not answer["loaded"]:
@@ -155,7 +166,9 @@ def _rank(answer: Mapping[str, Any]) -> int:
 def _both(
     there: Side, here: Side, names: Sequence[str], imports: Sequence[str]
 ) -> tuple[list[Result], list[Result]]:
-    """The answer for every file on each side; one for all of them where the check itself failed there."""
+    """Return the result of every file on each side. If the check itself failed on a side, all its files
+    have that result.
+    """
     with ExitStack() as running:
         ahead = [_told(side, names) for side in (there, here)]
         begun = [
@@ -177,7 +190,9 @@ def _named(imports: Sequence[str]) -> list[str]:
 
 
 def _told(side: Side, names: Sequence[str]) -> Channel | None:
-    """The check that was started ahead, once it knows its files; None where there is none any more."""
+    """Give the files to the check that was started ahead, and return its channel; None if it does not run
+    any more.
+    """
     if side.ahead is None:
         return None
     try:
@@ -191,7 +206,7 @@ def _told(side: Side, names: Sequence[str]) -> Channel | None:
 def _begun(
     side: Side, names: Sequence[str], imports: Sequence[str], running: ExitStack
 ) -> Channel | HostError:
-    """The command that checks the files on one side, as it runs."""
+    """Start the command that checks the files on one side; return its channel, or the error."""
     paths = (f"{side.outputs}/{name}" for name in names)
     try:
         argv = side.agent.argv("check-model", *paths, "--folder", side.code, *_named(imports))
@@ -203,7 +218,7 @@ def _begun(
 
 
 def _results(begun: Channel | HostError, names: Sequence[str], *, again: bool = False) -> list[Result] | None:
-    """The answers, one for each file. With `again`, None where another check may say more."""
+    """Return the results, one for each file. With `again`, None if another check may have better results."""
     if isinstance(begun, HostError):
         return [_failed(str(begun)) for _ in names]
     try:
@@ -253,8 +268,9 @@ def _answer(path: str, there: Mapping[str, Any], here: Mapping[str, Any]) -> dic
 
 
 def _amounts(here: Mapping[str, Any]) -> dict[str, Any]:
-    """How many arrays were compared and how many numbers they hold; how many are infinite or NaN. None of
-    what is no array of numbers."""
+    """Return how many arrays were compared, how many numbers they hold, and how many of these are
+    infinite or NaN. None for files without arrays of numbers.
+    """
     arrays = here.get("tensors") or ()
     if here.get("kind") == "text" or not arrays:
         return {"arrays": None, "values": None, "not_finite": None}

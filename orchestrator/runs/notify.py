@@ -1,7 +1,7 @@
-"""Tell whoever the profile's `notify` names that a run has ended: once for each end, with what came of it.
+"""Notify whoever the profile's `notify` names that a run has ended: once for each end, with its result.
 
-What is to be told is noted in `.orch/notified/<run>.json` before it is sent, and when it was: a call that is
-killed between the two is followed by one that sends it again, with the same `id`.
+`.orch/notified/<run>.json` notes a notification before it is sent, and again once it was sent. If a call is
+killed between the two, the next one sends the notification again, with the same `id`.
 """
 
 from __future__ import annotations
@@ -32,24 +32,25 @@ from orchestrator.session.project import Project
 
 _FOLDER = "notified"
 _SECONDS = 10.0
-"""For one request; a command has six times as long."""
+"""Limit of one request; a command has six times as long."""
 _PAUSES = (1.0, 3.0)
 _MOST_TEXT = 1_000
 _MOST_KEYS = 1_000
 
 
 class NotSent(Exception):
-    """Why a notification was not taken, as a sentence without a secret."""
+    """A notification was not accepted; the text says why, and contains no secret."""
 
 
 @contextmanager
 def notified(
     project: Project, profile: Profile, run_id: str, tell: Progress, *, began: bool = False
 ) -> Iterator[Callable[[RunRecord], RunRecord]]:
-    """Tell of the end that the block comes to: of the record that it hands over, or of its error.
+    """Notify of the end that the block reaches: of the record that is passed to the yielded function, or of
+    its error.
 
-    A run that goes on, and what only has to wait (Busy), is no end. Raises ProfileError, before anything
-    else, where the variable of the webhook is not set here; for a run that `began` before, that is said.
+    A run that continues is not an end, and neither is Busy, which only has to wait. Raise ProfileError first
+    if the environment variable of the webhook is not set; if the run `began` before, that is only reported.
     """
     if profile.notify is None:
         yield lambda record: record
@@ -81,7 +82,9 @@ class _Ended:
 
     @property
     def key(self) -> str:
-        """An attempt has one end; without a record, it is told by the kind of error."""
+        """The key of this end. An attempt has one end; without a record, ends are distinguished by the
+        kind of error.
+        """
         if self.record is not None:
             return f"{self.event}:{max(1, len(self.record.attempts))}"
         return f"{self.event}:{page_of(self.error) if self.error else ''}"
@@ -96,7 +99,7 @@ class _Sender:
     tell: Progress
 
     def send(self, end: _Ended) -> None:
-        """Once; what fails is said, and sent by the next call that sees this end."""
+        """Send once. A failure is reported; the next call that sees this end sends it again."""
         if end.event not in self.wish.on or self._told().get(end.key):
             return
         try:
@@ -205,7 +208,7 @@ def _error_json(error: OrchError) -> dict[str, Any]:
 
 
 def post(url: str, body: bytes) -> None:
-    """Post JSON. Raises NotSent, which does not name the address: it may be a secret."""
+    """Post JSON. Raise NotSent, without the address, which may be a secret."""
     request = urllib.request.Request(url, body, {"Content-Type": "application/json"})
     opener = direct.opener()
     for pause in (*_PAUSES, None):

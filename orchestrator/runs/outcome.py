@@ -17,13 +17,13 @@ _NAMED = 5
 _GIB = 1 << 30
 _CAN_COME = frozenset(reason for reason in Refused if reason.can_come)
 _TAIL = 16 << 10
-"""Bytes of what a failed run printed last."""
+"""Bytes of the end of a failed run's output."""
 
 
 def raise_for_outcome(record: RunRecord, profile: str, *, leased: bool = True) -> RunRecord:
-    """The record of a run that succeeded; any other is raised, with the record beside it.
+    """Return the record of a run that succeeded. For any other run, raise RunFailed with the record.
 
-    `leased`: whether the machine that it ran on is leased still, as far as is known here.
+    `leased`: whether the machine on which it ran is still leased, as far as is known here.
     """
     if record.succeeded:
         return complete_record(record, leased=leased)
@@ -49,7 +49,9 @@ def raise_for_outcome(record: RunRecord, profile: str, *, leased: bool = True) -
 
 
 def more_memory(field: str, profile: str, again: str) -> str:
-    """The command after a run that lacked memory. `again`: the one that trains again, with more of it."""
+    """Return the command after a run that lacked memory. `again`: the command that trains again, with
+    more memory.
+    """
     return (
         f"orch size {shlex.quote(profile)} --write    # measures, and sets {field}, "
         f"which can be raised by hand too; then: {again}"
@@ -57,7 +59,9 @@ def more_memory(field: str, profile: str, again: str) -> str:
 
 
 def _held(record: RunRecord) -> str:
-    """What a run that lacked memory used and had, as far as it was sampled."""
+    """Return a sentence on the memory that a run used and had, if it lacked memory and was sampled; else
+    "".
+    """
     seen = record.profile or {}
     peak, limit = seen.get("peak_memory"), seen.get("memory")
     if record.exit["reason"] != ExitReason.OUT_OF_MEMORY or not peak:
@@ -73,10 +77,10 @@ def _runs_on(record: RunRecord) -> str:
 
 
 def complete_record(record: RunRecord, *, leased: bool = True) -> RunRecord:
-    """The record of a run whose results are here; ResultsLost, with the record, where some stayed there, or a
-    run that completed wrote no output that its profile names.
+    """Return the record of a run whose results were fetched. Raise ResultsLost, with the record, if some
+    stayed on the machine, or if a completed run wrote none of the outputs that its profile names.
 
-    `leased`: see `judged`.
+    `leased`: see `raise_for_outcome`.
     """
     missing = record.missing_results
     if not missing and record.succeeded and record.wrote_no_output:
@@ -85,15 +89,15 @@ def complete_record(record: RunRecord, *, leased: bool = True) -> RunRecord:
         return record
     coming = any(each["reason"] in _CAN_COME for each in missing)
     again = f"orch pull --again {record.run_id}"
-    there = "They are on its machine still:" if leased else "Its machine is gone, and they are lost."
+    there = "They are still on its machine:" if leased else "Its machine is gone, and they are lost."
     error = ResultsLost(
-        f"{record.run_id}: {len(missing)} of its results did not come home: {_listed(missing)}.",
+        f"{record.run_id}: {len(missing)} of its results were not downloaded: {_listed(missing)}.",
         exists=f"Everything else is in {record.folder}. {there}{' ' + _runs_on(record) if leased else ''}",
         next_command="orch status"
         if not leased
         else again
         if coming
-        else f"{again}    # once that is settled there; or: orch down",
+        else f"{again}    # once that is fixed there; or: orch down",
     )
     error.record = record
     raise error
@@ -103,7 +107,7 @@ def _no_output(record: RunRecord) -> ResultsLost:
     names = ", ".join(f"{each['pattern']} ({_where(each)})" for each in record.unwritten[:_NAMED])
     others = f"{len(record.artifacts)} other files that it wrote are" if record.artifacts else "Its record is"
     error = ResultsLost(
-        f"{record.run_id} completed, and wrote none of the outputs that train.outputs names: {names}.",
+        f"{record.run_id} completed, but wrote none of the outputs that train.outputs names: {names}.",
         exists=f"{others} in {record.folder}.",
         next_command=f"ls -R {shlex.quote(str(record.folder))}    # then: train.outputs, as it writes them",
     )
@@ -122,8 +126,9 @@ def _listed(missing: Sequence[Unfetched]) -> str:
 
 
 def _unsent(record: RunRecord, profile: Path) -> tuple[str, str]:
-    """(what the code names, lies here and was not sent, the command that declares it), where a failed run
-    printed a name of it at its end; else two empty texts."""
+    """Return a sentence on files that the code names and that were not sent, and the command that
+    declares them, if the last output of a failed run has a name of theirs; else two empty texts.
+    """
     if record.exit["reason"] != ExitReason.FAILED:
         return "", ""
     from orchestrator.reads.advice import of_profile
@@ -143,6 +148,6 @@ def _unsent(record: RunRecord, profile: Path) -> tuple[str, str]:
 
 
 def _what_next(record: RunRecord) -> str:
-    if record.exit["reason"] == ExitReason.LOST:  # its supervisor is; the job itself may go on, unwatched
+    if record.exit["reason"] == ExitReason.LOST:  # its supervisor is lost; the job itself may continue
         return f"orch cancel {record.run_id} && orch pull {record.run_id}    # then orch down"
     return f"orch logs {record.run_id}    # then orch down"

@@ -1,4 +1,4 @@
-"""The outputs of two runs, file by file: the same bytes, the same content, or not."""
+"""Compare the outputs of two runs, file by file: the same bytes, the same content, or different."""
 
 from __future__ import annotations
 
@@ -25,11 +25,11 @@ _KERAS_TIME = "date_saved"
 
 
 class Sameness(StrEnum):
-    """What two files of one name have in common."""
+    """How two files of one name compare."""
 
     BYTES = "bytes"
     CONTENT = "content"
-    """An archive whose members are the same, but for the times at which they were saved."""
+    """An archive whose members are equal except for the times at which they were saved."""
     DIFFERENT = "different"
     ONLY_FIRST = "only_first"
     ONLY_SECOND = "only_second"
@@ -49,7 +49,7 @@ class ComparedOutput:
 
 @dataclass(frozen=True)
 class ComparedMetric:
-    """A number of both runs; None where one has none of that name."""
+    """A metric of both runs; None for a run that does not have it."""
 
     name: str
     first: Any
@@ -60,9 +60,9 @@ class ComparedMetric:
 
 
 def compare_outputs(first: RunRecord, second: RunRecord) -> tuple[ComparedOutput, ...]:
-    """Every output of either run, those of the first in its order.
+    """Return every output of either run, those of the first run first, in its order.
 
-    Files for TensorBoard are left out: their names and all their events hold the time of writing.
+    Files for TensorBoard are left out: their names and all their events contain the time of writing.
     """
     one, other = (
         {each["path"]: each for each in record.artifacts if MARK not in PurePosixPath(each["path"]).name}
@@ -88,13 +88,13 @@ def _found(
 
 
 def _same_archive(one: Path, other: Path) -> bool:
-    """Whether both are zip archives, as .keras and .npz files are, with the same members."""
+    """Return whether both are zip archives, as .keras and .npz files are, with the same members."""
     members = [_members(path) for path in (one, other)]
     return members[0] is not None and members[0] == members[1]
 
 
 def _members(path: Path) -> dict[str, object] | None:
-    """Name → SHA-256 of each member; None where the file is no archive, a damaged or a huge one."""
+    """Return name → SHA-256 of each member; None if the file is not an archive, or a damaged or huge one."""
     try:
         with open_regular(path) as file, zipfile.ZipFile(file) as archive:
             listed = archive.infolist()
@@ -116,7 +116,7 @@ def _digest(archive: zipfile.ZipFile, member: zipfile.ZipInfo) -> str:
 
 
 def compare_metrics(first: RunRecord, second: RunRecord) -> tuple[ComparedMetric, ...]:
-    """The metrics that differ, in the order of the first run. Two NaN are the same."""
+    """Return the metrics that differ, in the order of the first run. NaN equals NaN."""
     names = dict.fromkeys([*first.metrics, *second.metrics])
     pairs = (ComparedMetric(name, first.metrics.get(name), second.metrics.get(name)) for name in names)
     return tuple(each for each in pairs if repr(each.first) != repr(each.second))

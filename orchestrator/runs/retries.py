@@ -1,4 +1,4 @@
-"""Whether an attempt that ended is followed by another without a call: the profile's `retry`."""
+"""Decide whether an attempt that ended is followed by another automatically: the profile's `retry`."""
 
 from __future__ import annotations
 
@@ -11,11 +11,11 @@ from orchestrator.profile import Retry
 from orchestrator.session.project import Project
 
 _CLOCKS_S = 1.0
-"""By how much an end at the deadline may be noted before it."""
+"""How many seconds before the deadline an end at the deadline may be recorded."""
 
 
 def retried_next(project: Project, record: RunRecord, limits: Retry) -> Retried | None:
-    """The count with one retry more, where the profile allows one after `record`; else None."""
+    """Return the count with one more retry if the profile allows one after `record`; else None."""
     reason, used = ExitReason(record.exit["reason"]), retried_until(record)
     if reason.interrupted and not _at_deadline(project, record):
         more = replace(used, interruption=used.interruption + 1)
@@ -27,13 +27,13 @@ def retried_next(project: Project, record: RunRecord, limits: Retry) -> Retried 
 
 
 def retried_until(record: RunRecord) -> Retried:
-    """How often the run had been begun again by itself until its last attempt."""
+    """Return how often the run had been retried automatically until its last attempt."""
     told = record.attempts[-1].get("retried") if record.attempts else None
     return Retried(told["interruption"], told["error"]) if told else Retried()
 
 
 def failed_places(record: RunRecord | None) -> frozenset[Place]:
-    """Where attempts at the run were interrupted: their offers go last."""
+    """Return the places where attempts at the run were interrupted: offers there are tried last."""
     return frozenset(
         Place(each.get("provider") or "", each.get("instance_type") or "", each.get("zone") or "")
         for each in (record.attempts if record else ())
@@ -42,7 +42,7 @@ def failed_places(record: RunRecord | None) -> frozenset[Place]:
 
 
 def _at_deadline(project: Project, record: RunRecord) -> bool:
-    """Whether its machine went at its deadline, as far as is known: by the profile, that ends the run."""
+    """Return whether its machine ended at its deadline, as far as is known: the profile then ends the run."""
     ended = record.attempts[-1].get("ended_at") if record.attempts else None
     machine = (record.machine or {}).get("id")
     held = (held for lease in project.leases() for held in lease.holdings if held.id == machine)

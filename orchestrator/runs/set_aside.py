@@ -13,12 +13,14 @@ FOLDER = "attempts"
 
 
 def numbers(folder: Path) -> list[int]:
-    """Of the attempts that were set aside in a run's folder."""
+    """Return the numbers of the attempts that were set aside in a run's folder, in order."""
     return sorted(int(path.name) for path in (folder / FOLDER).glob("*") if path.name.isdigit())
 
 
 def records(folder: Path) -> list[tuple[int, RunRecord]]:
-    """Each number with its record, oldest first. One that cannot be read stays where it is."""
+    """Return each number with its record, oldest first. An unreadable record is skipped, and stays where
+    it is.
+    """
     found = []
     for number in numbers(folder):
         with suppress(UsageError):

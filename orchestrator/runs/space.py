@@ -1,5 +1,6 @@
-"""Space on this computer for what a run writes here: asked for before anything is rented or sent, and named
-where it ran out."""
+"""Space on this computer for what a run writes here: checked before anything is rented or sent, and
+reported if it ran out.
+"""
 
 from __future__ import annotations
 
@@ -20,7 +21,7 @@ from orchestrator.runs import collect
 from orchestrator.session.project import Project
 
 RECORDS = 1 << 20
-"""Bytes of ledger, record and trace, for which there must be room at the least."""
+"""Bytes of ledger, record and trace, for which there must be room at least."""
 
 _LOOKED_AT = 50
 """Records of earlier runs that are read, the newest first."""
@@ -36,12 +37,14 @@ class Wanted:
 
 
 def require_records(project: Project, exists: str, next_command: str) -> None:
-    """Raises LocalError where not even the ledger and what was sent could be noted down."""
+    """Raise LocalError if there is no room for the ledger and for the list of what was sent."""
     _require([_records(project)], exists, next_command)
 
 
 def require_results(project: Project, profile: Profile, exists: str, next_command: str) -> None:
-    """Require room for records and for results: as many bytes as the last run of this command left."""
+    """Raise LocalError if there is no room for records and results: as many bytes as the last run of this
+    command left.
+    """
     _require([_records(project), *_results(project, profile)], exists, next_command)
 
 
@@ -51,7 +54,9 @@ def _records(project: Project) -> Wanted:
 
 
 def _results(project: Project, profile: Profile) -> Iterator[Wanted]:
-    """Fetching leaves `SPARE` free. Without an earlier run its results may have any size."""
+    """Yield the room for results. Fetching leaves `SPARE` bytes free. Without an earlier run, the size of
+    results is unknown.
+    """
     runs = project.run("x").parent
     yield Wanted(runs, SPARE, "that stay free while results are fetched")
     earlier = _last(runs, profile)
@@ -63,7 +68,7 @@ def _results(project: Project, profile: Profile) -> Iterator[Wanted]:
 
 
 def _last(runs: Path, profile: Profile) -> RunRecord | None:
-    """Find the latest successful run of the same command; None if there is none."""
+    """Return the latest successful run of the same command; None if there is none."""
     written = sorted(runs.glob(f"*/{collect.RECORD}"), key=_changed, reverse=True)
     for path in written[:_LOOKED_AT]:
         try:
@@ -83,7 +88,7 @@ def _changed(path: Path) -> float:
 
 
 def _require(wanted: list[Wanted], exists: str, next_command: str) -> None:
-    """Each file system is asked once, for all that goes there."""
+    """Raise LocalError if a file system has too little room; the needs of one file system are added up."""
     by_device: dict[int, list[Wanted]] = {}
     for each in wanted:
         by_device.setdefault(existing(each.place).stat().st_dev, []).append(each)
@@ -102,11 +107,13 @@ def _require(wanted: list[Wanted], exists: str, next_command: str) -> None:
 
 
 def refusal_of(error: OSError, project: Project) -> tuple[str, str]:
-    """(a clause: what was refused, and where; when to try again). A write names no path, so that the file
-    systems that orch writes to are looked at."""
+    """Return a clause on what was refused and where, and when to try again.
+
+    An error of a write names no path; the file systems to which orch writes are then checked.
+    """
     if error.errno not in FULL:
         named = f": {error.filename}" if error.filename else ""
-        return f"{error.strerror or error}{named}", "once that is settled"
+        return f"{error.strerror or error}{named}", "once that is fixed"
     given = [Path(os.fsdecode(error.filename))] if isinstance(error.filename, str | bytes) else []
     temporary = Path(tempfile.gettempdir())
     fullest = min([project.run("x").parent, project.state, temporary], key=free)
@@ -117,7 +124,7 @@ def refusal_of(error: OSError, project: Project) -> tuple[str, str]:
 
 @contextmanager
 def naming_pull(folder: Path) -> Iterator[None]:
-    """Whatever this computer refuses of a run that is fetched into `folder`: the command that goes on."""
+    """Add to a LocalError of the block, which fetches a run into `folder`, the command that continues."""
     try:
         yield
     except LocalError as error:

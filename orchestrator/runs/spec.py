@@ -1,4 +1,4 @@
-"""From a profile and a machine to the plain facts that labels and the ledger hold."""
+"""Derive the facts that labels and the ledger hold from a profile and a machine."""
 
 from __future__ import annotations
 
@@ -24,9 +24,9 @@ from orchestrator.profile.overrides import ENV_PREFIX, is_set, name_of, secrets_
 
 
 def profile_facts(profile: Profile, overrides: Sequence[str]) -> dict[str, Any]:
-    """The facts by which a later command reads the same profile again.
+    """Return the facts with which a later command reads the same profile again.
 
-    `withheld`: the names of overrides whose values may be secrets, and are kept nowhere.
+    `withheld`: the names of overrides whose values may be secrets, and are stored nowhere.
     """
     return {
         "name": profile.name,
@@ -39,24 +39,28 @@ def profile_facts(profile: Profile, overrides: Sequence[str]) -> dict[str, Any]:
 
 
 def _digest(profile: Profile, overrides: Sequence[str]) -> str:
-    """The profile's digest without what may be secrets: who guesses one could prove it by the digest."""
+    """Return the profile's digest without values that may be secrets: a guessed secret could be verified
+    by the digest.
+    """
     environ = {name: value for name, value in os.environ.items() if not name.startswith(ENV_PREFIX)}
     kept = without_secrets(overrides)
     if len(kept) == len(overrides) and len(environ) == len(os.environ):
         return profile.digest
     try:
         return load(profile.path, overrides=kept, environ=environ).digest
-    except ProfileError:  # it is whole with them only
+    except ProfileError:  # the profile is complete with them only
         return ""
 
 
 def require_given(lease: Lease, overrides: Sequence[str]) -> None:
-    """Raises UsageError where `up` was given a variable of train.env whose value is needed again."""
+    """Raise UsageError if `up` was given a variable of train.env whose value is needed again, and was not
+    given now.
+    """
     names = [name for name in lease.profile.get("withheld", ()) if not is_set(name, overrides, os.environ)]
     if names:
         again = " ".join(f"--set {name}=…" for name in names)
         raise UsageError(
-            f"`orch up` was given {', '.join(names)}. Such a value may be a secret, so it is kept nowhere.",
+            f"`orch up` was given {', '.join(names)}. Such a value may be a secret, so it was not stored.",
             exists=f"The machine of {lease.id} is still running, at ${lease.price:.2f}/h.",
             next_command=f"orch train {again}    # or, in the profile: train.env: NAME: {{from_env: NAME}}",
         )
@@ -65,9 +69,11 @@ def require_given(lease: Lease, overrides: Sequence[str]) -> None:
 def spec_labels(
     lease: str, profile: Profile, owner: str, deadline: datetime | None = None, lasts: float | None = None
 ) -> dict[str, str]:
-    """Labels in the alphabet that every cloud takes: lower-case letters, digits, `-` and `_`.
+    """Return the labels of a machine, in the alphabet that every cloud accepts: lower-case letters, digits,
+    `-` and `_`.
 
-    `deadline` by this computer's clock; `lasts` in seconds from the machine's start."""
+    `deadline` by this computer's clock; `lasts` in seconds from the machine's start.
+    """
     resources = repr(sorted(asdict(profile.need()).items())).encode()
     labels = {
         LABEL_LEASE: lease,
@@ -82,5 +88,5 @@ def spec_labels(
 
 
 def user_data() -> str:
-    """The script of the first boot: our base folder. It holds no secret."""
+    """Return the script of the first boot, which creates orch's base folder. It holds no secret."""
     return f"#!/bin/sh\nset -e\nmkdir -p {FAR_BASE}\nchmod 755 {FAR_BASE}\n"

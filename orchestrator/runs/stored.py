@@ -1,11 +1,11 @@
-"""A run in the store that its profile names: checkpoints while it goes on, and at its end files and record.
+"""A run in the store that its profile names: checkpoints while it continues, and at its end files and record.
 
 Below `runs/<id>/attempts/<n>/`: `checkpoints/<seq>/files/…` with `manifest.json`, `output.log`,
-`trace.jsonl`, `outputs/…` with `outputs.json`; `run.json` is beside `attempts`. What a machine puts there
-itself has its checkpoints in `checkpoints/slot-<0|1>/`, and `state.json` at the end (runtime/upload). What
-tells that the rest is whole is written last. Whoever may write to the store may have written what is read
-here: it is checked as a machine's answers are, and verified by the digests that its list gives before it
-takes its place.
+`trace.jsonl`, `outputs/…` with `outputs.json`; `run.json` is beside `attempts`. A machine that uploads by
+itself puts checkpoints into `checkpoints/slot-<0|1>/`, and `state.json` at the end (runtime/upload). The
+object that marks the others as complete is always written last. Anybody who can write to the store may have
+written what is read here. So it is checked like a machine's answers, and files are verified by the digests in
+their list before they are moved to their places.
 """
 
 from __future__ import annotations
@@ -40,7 +40,7 @@ _MOST_FILES = 1_000_000
 _MOST_LOG = 8 << 20
 _MOST_STORY = 1 << 32
 _VERSIONS = 10
-"""Of one object that are asked for, each replaced before it was read."""
+"""Most versions of one object that are tried, each replaced before it was read."""
 _SLOT = re.compile(rf"runs/[^/]+/attempts/([1-9]\d{{0,5}})/checkpoints/({'|'.join(names.SLOTS)})/{MANIFEST}")
 _COPY = re.compile(r"runs/[^/]+/attempts/([1-9]\d{0,5})/checkpoints/([1-9]\d{0,5})/(.+)")
 _CHECKPOINT = re.compile(r"runs/[^/]+/attempts/([1-9]\d{0,5})/checkpoints/.+")
@@ -51,7 +51,7 @@ _STORY = (collect.LOG, _TRACE)
 
 @dataclass(frozen=True)
 class Files:
-    """The outputs of an attempt, as they came home. The other fields: as jobs.Left."""
+    """The outputs of an attempt, as they were fetched. The other fields: as jobs.Left."""
 
     entries: Annotated[tuple[Entry, ...], Most(_MOST_FILES)]
     altered: Annotated[tuple[str, ...], Most(1000)] = ()
@@ -61,7 +61,7 @@ class Files:
 
 @dataclass(frozen=True)
 class StoredRun:
-    """One run in a store. Everything may be repeated. Raises StorageError, LocalError and SyncError."""
+    """One run in a store. Every method may be called again. Raises StorageError, LocalError and SyncError."""
 
     store: Store
     run_id: str
@@ -69,7 +69,7 @@ class StoredRun:
     # -------------------------------------------------------- checkpoints
 
     def put_checkpoint(self, attempt: int, snapshot: Snapshot, folder: Path) -> None:
-        """Send a copy whose files lie in `folder`, and remove all but the newest."""
+        """Upload a copy whose files are in `folder`, and remove all but the newest copies."""
         manifest = json.dumps(asdict(snapshot), sort_keys=True).encode()
         place = store_keys.checkpoint(self.run_id, attempt, snapshot.seq)
         if self._get(f"{place}/{MANIFEST}") == manifest:
@@ -81,7 +81,7 @@ class StoredRun:
         self._prune()
 
     def newest_checkpoint(self) -> tuple[int, Snapshot] | None:
-        """The attempt and the list of the newest copy that is whole."""
+        """Return the attempt and the list of the newest complete copy; None if there is none."""
         found = [(attempt, snapshot) for attempt, snapshot, _ in self._in_slots()]
         for attempt, seq in reversed(self._whole()):
             snapshot = self._listed(f"{store_keys.checkpoint(self.run_id, attempt, seq)}/{MANIFEST}")
@@ -91,7 +91,9 @@ class StoredRun:
         return max(found, key=lambda each: (each[0], each[1].seq), default=None)
 
     def fetch_checkpoint(self, attempt: int, snapshot: Snapshot, into: Path) -> None:
-        """Put the files of a copy into the folder `into`: all, verified, or SyncError and none."""
+        """Download the files of a copy to the folder `into`: all, verified; or raise SyncError and write
+        none.
+        """
         entries = [file.entry() for file in snapshot.files]
         slot = next((name for a, found, name in self._in_slots() if (a, found) == (attempt, snapshot)), None)
         place = store_keys.checkpoint(self.run_id, attempt, snapshot.seq)
@@ -102,7 +104,9 @@ class StoredRun:
         self._fetch(keys, entries, into)
 
     def forget_old_checkpoints(self) -> None:
-        """Remove the copies of attempts that are older than the newest whole ones. What cannot be stays."""
+        """Remove the copies of attempts that are older than the newest complete ones. Failures are
+        ignored.
+        """
         with suppress(StorageError):
             whole = sorted({*self._whole(), *((attempt, made.seq) for attempt, made, _ in self._in_slots())})
             first = whole[-KEPT:][0][0] if whole else 0
@@ -115,7 +119,7 @@ class StoredRun:
         return self.store.list(f"{store_keys.run(self.run_id)}/attempts/")
 
     def _in_slots(self) -> Iterator[tuple[int, Snapshot, str]]:
-        """(attempt, list, slot) of every whole copy that a machine put there itself."""
+        """Yield (attempt, list, slot) of every complete copy that a machine uploaded by itself."""
         for stored in self._of_attempts():
             found = _SLOT.fullmatch(stored.key)
             snapshot = self._listed(stored.key) if found else None
@@ -123,7 +127,7 @@ class StoredRun:
                 yield int(found[1]), snapshot, found[2]
 
     def _listed(self, key: str) -> Snapshot | None:
-        """What a manifest lists; None where it is none, or not whole."""
+        """Return what a manifest lists; None if it is absent or damaged."""
         content = self._content(key)
         try:
             return decoded(Snapshot, content or b"", most=LONG)
@@ -131,7 +135,7 @@ class StoredRun:
             return None
 
     def _copies(self) -> Iterator[tuple[int, int, str]]:
-        """(attempt, number, name in the copy) of every object of every copy."""
+        """Yield (attempt, number, name in the copy) of every object of every copy."""
         for stored in self._of_attempts():
             found = _COPY.fullmatch(stored.key)
             if found:
@@ -149,7 +153,7 @@ class StoredRun:
     # -------------------------------------------------------- results
 
     def put_log(self, attempt: int, folder: Path) -> None:
-        """Send what the run has printed so far, if that is short enough to be sent again and again."""
+        """Upload the run's output so far, if it is short enough to be uploaded repeatedly."""
         try:
             printed = regular_bytes(folder / collect.LOG, _MOST_LOG)
         except (FileNotFoundError, Malformed):
@@ -157,7 +161,7 @@ class StoredRun:
         self.store.put(f"{store_keys.attempt(self.run_id, attempt)}/{collect.LOG}", printed)
 
     def put_results(self, record: RunRecord, entries: Sequence[Entry]) -> None:
-        """Send what a run left, as it lies in its folder here, and its record."""
+        """Upload what a run left, as it is in its folder on this computer, and its record."""
         attempt = record.attempts[-1]["number"] if record.attempts else 1
         place = store_keys.attempt(self.run_id, attempt)
         for entry in entries:
@@ -169,7 +173,7 @@ class StoredRun:
         self.put_record(record)
 
     def put_record(self, record: RunRecord) -> None:
-        """Send the record of a run whose outputs are there, with what all attempts printed."""
+        """Upload the record of a run whose outputs are in the store, with the output of all attempts."""
         place = store_keys.attempt(self.run_id, record.attempts[-1]["number"] if record.attempts else 1)
         for name in _STORY:
             path = record.folder / name
@@ -179,21 +183,21 @@ class StoredRun:
         self.forget_old_checkpoints()
 
     def replace_record(self, record: RunRecord) -> None:
-        """Send the record alone, of a run that is there."""
+        """Upload only the record of a run that is in the store."""
         told = json.dumps(record.as_json(), indent=1).encode()
         self.store.put(store_keys.record(self.run_id), told)
 
     def attempt_of_record(self) -> int | None:
-        """The attempt of which `fetch_results` would bring the record; None where there is none."""
+        """Return the attempt whose record `fetch_results` would download; None if there is none."""
         if self.store.head(store_keys.record(self.run_id)) is None:
             return None
         attempts = self._record(Path()).attempts
         return attempts[-1]["number"] if attempts else 1
 
     def fetch_results(self, folder: Path) -> RunRecord:
-        """Bring what was put by `put_results` into the run's folder, the record last. Models are not checked.
+        """Download what `put_results` uploaded to the run's folder, the record last. Models are not checked.
 
-        Raises SyncError where it is not what its lists say; then no record is written.
+        Raise SyncError if a file does not match its list; then no record is written.
         """
         record = self._record(folder)
         attempt = record.attempts[-1]["number"] if record.attempts else 1
@@ -204,7 +208,9 @@ class StoredRun:
         return record
 
     def ended(self, attempt: int) -> RunState | None:
-        """How an attempt stands all of whose results its machine put here; None where it did not."""
+        """Return the state of an attempt whose results its machine has uploaded completely; None if it
+        has not.
+        """
         key = f"{store_keys.attempt(self.run_id, attempt)}/{names.STATE}"
         try:
             found = decoded(RunState, self._content(key, SHORT) or b"")
@@ -213,14 +219,16 @@ class StoredRun:
         return found if found.exit is not None else None
 
     def fetch_ended(self, attempt: int, folder: Path) -> Files:
-        """Bring what its machine put here into the run's folder; what came. Raises SyncError."""
+        """Download what its machine uploaded to the run's folder, and return the list. Raises SyncError."""
         files = self._fetch_outputs(attempt, folder)
         self._fetch_story(f"{store_keys.attempt(self.run_id, attempt)}/{_TRACE}", folder / _TRACE)
         self.fetch_log(attempt, folder)
         return files
 
     def fetch_log(self, attempt: int, folder: Path) -> None:
-        """Bring what an attempt printed, as far as its machine put it here and it is not in the folder."""
+        """Download the output of an attempt that its machine uploaded, if it is longer than the one in
+        the folder.
+        """
         fresh = folder / f".{collect.LOG}.fetched"
 
         def bring(stored: Stored) -> None:
@@ -254,7 +262,7 @@ class StoredRun:
             raise self._unusable(f"the list of its outputs: {error}") from None
 
     def _record(self, folder: Path) -> RunRecord:
-        """The record as it will lie in `folder`."""
+        """Return the record, with `folder` as its path."""
         key = store_keys.record(self.run_id)
         found = self._content(key)
         if found is None:
@@ -276,21 +284,22 @@ class StoredRun:
 
     def _unusable(self, why: str) -> SyncError:
         return SyncError(
-            f"What {self.store.url} holds of the run {self.run_id} cannot be used: {why}.",
-            exists="No record of it was written here.",
-            next_command=f"orch pull {self.run_id}    # from its machine, where that exists",
+            f"The run {self.run_id} in {self.store.url} cannot be used: {why}.",
+            exists="No record of it was written on this computer.",
+            next_command=f"orch pull {self.run_id}    # from its machine, if that exists",
         )
 
     # -------------------------------------------------------- objects
 
     def _content(self, key: str, most: int = LARGEST_GET) -> bytes | None:
-        """An object's content; None where it is absent or has more than `most` bytes."""
+        """Return an object's content; None if it is absent or has more than `most` bytes."""
         return self._as_it_is(key, most, lambda stored: self.store.get(key, stored.version))
 
     def _as_it_is(self, key: str, most: int, read: Callable[[Stored], R]) -> R | None:
-        """What `read` makes of the object's newest version: of the next one where it was replaced meanwhile.
+        """Return what `read` makes of the object's newest version. If it is replaced meanwhile, read the next
+        version.
 
-        None where it is absent or has more than `most` bytes. Raises Changed where it never stays.
+        None if it is absent or has more than `most` bytes. Raise Changed if it is replaced again and again.
         """
         left = _VERSIONS
         while (stored := self.store.head(key)) is not None and stored.size <= most:
@@ -309,7 +318,9 @@ class StoredRun:
             return None
 
     def _fetch(self, keys: Sequence[str], entries: Sequence[Entry], into: Path) -> None:
-        """Files of the store by their list: gathered beside `into`, verified, then put in their places."""
+        """Download files by their list: collect them beside `into`, verify them, and move them to their
+        places.
+        """
         part = into.with_name(f"{into.name}.part")
         shutil.rmtree(part, ignore_errors=True)
         part.mkdir(parents=True)
@@ -324,15 +335,19 @@ class StoredRun:
     def _fetch_one(self, key: str, entry: Entry, into: Path) -> None:
         stored = self.store.head(key)
         if stored is None or stored.size != entry.size:
-            raise SyncError(f"{store_keys.shown(key)} in {self.store.url} is not what its list says.")
+            raise SyncError(f"{store_keys.shown(key)} in {self.store.url} does not match its list.")
         self.store.fetch(key, into, stored.version)
 
 
 def stored_run(profile: Profile, run_id: str) -> StoredRun | None:
-    """None where the profile names no store. Raises StorageError where that can be none."""
+    """Return the run in the store; None if the profile names no store. Raise StorageError if its url
+    cannot be a store's.
+    """
     return StoredRun(open_store(profile.store), run_id) if profile.store else None
 
 
 def key_of(folder: str, path: str) -> str:
-    """The key of a file below `folder`: its path, with what no key may hold written as %XX."""
+    """Return the key of a file below `folder`: its path, with characters that keys cannot have written as
+    %XX.
+    """
     return store_keys.check_key(f"{folder}/{names.of_path(path)}")

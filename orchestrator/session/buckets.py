@@ -134,7 +134,7 @@ class Linker:
         self._key_of = key_of
         self._lasts = lasts
         self.ends: datetime | None = None
-        """When the first of the links ends that were made."""
+        """When the first of the created links expires."""
 
     def __call__(self, of: Stored) -> Link:
         link = self._store.link(self._key_of(of.key), self._lasts, of.version or None)
@@ -154,8 +154,9 @@ def mirror(tree: DataTree, pin: Pin, progress: Progress) -> None:
     size = sum(each.size for each in wanted)
     if not tree.sample and size > LARGEST_HERE:
         raise UsageError(
-            f"{tree.bucket} has {size:,} bytes; a proof on this computer needs what the first steps read.",
-            next_command="name them in the profile: data[].sample: [train-000*.tfrecord]",
+            f"{tree.bucket} has {size:,} bytes, too many to download to this computer: name the objects that "
+            "the first steps read.",
+            next_command="add them to the profile: data[].sample: [train-000*.tfrecord]",
         )
     bring(pin, wanted, tree.source, progress)
 

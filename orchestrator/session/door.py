@@ -1,4 +1,4 @@
-"""A person's own ssh to the machine of a lease: as a command line, and as an entry of ssh's configuration."""
+"""The user's own ssh to the machine of a lease: as a command line, and as an entry of ssh's configuration."""
 
 from __future__ import annotations
 
@@ -54,7 +54,9 @@ class Door:
 
 
 def open_door(project: Project, lease: Lease) -> Door:
-    """The machine of the lease as its provider tells it now. Raises HostError if it has no address."""
+    """Return the way to the machine of the lease, as its provider reports it now. Raise HostError if it
+    has no address.
+    """
     provider = open_provider(lease.profile["cloud"])
     machine = serving(provider, lease)
     endpoint = provider.endpoint(machine) if machine else None
@@ -89,11 +91,11 @@ def is_included(config: Path, file: Path) -> bool:
 
 
 def include(config: Path, file: Path) -> None:
-    """Put the line first in the user's configuration, where it holds for every host. Safe to repeat."""
+    """Put the line first in the user's configuration, where it applies to every host. Safe to repeat."""
     if is_included(config, file):
         return
     config.parent.mkdir(mode=0o700, parents=True, exist_ok=True)
-    target = config.resolve()  # a link to a file elsewhere stays one
+    target = config.resolve()  # keep a link to a file elsewhere
     before = target.read_bytes() if target.exists() else b""
     mode = target.stat().st_mode & 0o777 if target.exists() else 0o600
     atomic_write(target, f"{include_line(file)}\n\n".encode() + before, mode)

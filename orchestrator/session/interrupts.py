@@ -1,4 +1,4 @@
-"""Tell an interrupt before a run has started from one after it."""
+"""Distinguish an interrupt before a run has started from one after it."""
 
 from __future__ import annotations
 

@@ -62,7 +62,7 @@ if [ -z "$place" ]; then
     [ $# -gt 0 ] || { echo 'no local SSD is blank' >&2; exit 3; }
     disk=$1 kind='' used=$# blank=$#
     if [ $# -gt 1 ]; then
-        # One volume over all of them: by md, else by btrfs; where neither is there, the first alone.
+        # One volume over all of them: by md, else by btrfs; if neither is available, the first SSD alone.
         if command -v mdadm >/dev/null 2>&1 &&
             mdadm --create /dev/md/orch --run --force --level=0 --raid-devices=$# "$@" >&2; then
             disk=/dev/md/orch
@@ -74,7 +74,7 @@ if [ -z "$place" ]; then
     fi
     [ -n "$kind" ] || { mkfs.ext4 -q -F -m 0 -E nodiscard "$disk" >&2 && kind=ext4; } || exit 4
     mkdir -p "$mount" && mount -t "$kind" -o noatime "$disk" "$mount" || exit 5
-    # After a boot a volume may have another name: it is found by what it holds.
+    # After a boot a volume may have another name: it is found by its content.
     echo "UUID=$(blkid -p -s UUID -o value "$disk") $mount $kind noatime,nofail 0 2" >>/etc/fstab
     place=$mount
 fi
@@ -112,11 +112,11 @@ def use(host: Host, machine: Machine, base: str, user: str, progress: Progress) 
         why = last_words(done.stderr) or f"code {done.returncode}"
         progress.say(f"The local SSD is not used: {why}")
     elif done.stdout.strip():
-        progress.say(f"Packages, data and runs lie on {_which(done.stdout.decode(errors='replace'))}.")
+        progress.say(f"Packages, data and runs are on {_which(done.stdout.decode(errors='replace'))}.")
 
 
 def _which(told: str) -> str:
-    """What the script says of the disks that it used: how many of how many, where it formatted them."""
+    """Return which SSDs are in use, from the script's output: how many of how many, if it formatted them."""
     used, blank, *_ = [*(int(word) for word in told.split() if word.isdigit()), 1, 1]
     if blank == 1:
         return "the machine's local SSD"

@@ -166,8 +166,9 @@ def await_existing(provider: Provider, lease: Lease, tell: Progress) -> tuple[Ma
 def await_interruption(
     provider: Provider, lease: Lease, machines: Sequence[Machine], run_id: str, tell: Progress
 ) -> tuple[Machine, ...]:
-    """The lease's machines, after the one that its cloud is interrupting is gone, if only `run_id` loses by
-    that; the run then continues elsewhere. If other runs can still be pulled from it, return at once.
+    """Return the lease's machines, after waiting until a machine that its cloud is preempting is gone, if
+    only `run_id` is affected; the run then continues elsewhere. If other runs can still be pulled from
+    it, return at once.
     """
     found, limit = tuple(machines), time.monotonic() + _GONE_LIMIT
     if [run.run_id for run in lease.uncollected] != [run_id] or not _is_ending(found, lease):

@@ -174,7 +174,7 @@ def ending_of_machine(provider: Provider, lease: Lease) -> Ending | None:
 def explain_silence(
     provider: Provider, lease: Lease, lost: HostError, answers: Callable[[], bool]
 ) -> HostError:
-    """MachineGone with the provider's reason if the machine has ended; otherwise `lost` itself.
+    """Return MachineGone with the provider's reason if the machine has ended; otherwise `lost` itself.
 
     A machine stops answering before its provider reports its end, so the provider is asked several times.
     """
@@ -199,9 +199,9 @@ def _require_hope(provider: Provider, lease: Lease, machine: Machine | None, wai
 
 
 def _gone_after(lease: Lease) -> float:
-    """Whether a machine that is not listed is gone.
+    """Return after how many seconds a machine that is not listed counts as gone.
 
-    One that was created seconds ago may not be listed yet.
+    A machine that was created seconds ago may not be listed yet.
     """
     fresh = lease.holding is not None and lease.now() - lease.holding.begun_at < 120
     return 60.0 if fresh and not clouds.is_here(lease.profile["cloud"]) else 2.0

@@ -16,11 +16,10 @@ _AFTER_S = 600.0
 
 
 def streamed(session: Session, tree: DataTree, name: str, pin: buckets.Pin) -> TreeLink | None:
-    """Return the tree that the machine shows while it downloads it. None if it must be downloaded first:
-    everything is there already, or the machine cannot mount it, which is reported.
+    """Return the tree that the machine shows while it downloads it.
 
-    None where it is to be fetched whole first: all is there already, or this machine can show nothing, which
-    is said.
+    None if the tree must be downloaded before the run: everything is there already, or the machine cannot
+    mount it, which is reported.
     """
     left = _left(session)
     link = buckets.linker(pin, min(left + _AFTER_S, _WEEK))
@@ -30,8 +29,8 @@ def streamed(session: Session, tree: DataTree, name: str, pin: buckets.Pin) -> T
         )
     except sync.CannotStream as error:
         session.progress.say(
-            f"Note: {pin.source} is fetched whole before the run begins, in spite of `stream: true`: "
-            f"{session.machine.id} cannot show data while they come ({error.why})"
+            f"Note: {pin.source} is downloaded before the run begins, in spite of `stream: true`: "
+            f"{session.machine.id} cannot show data while they are downloaded ({error.why})"
         )
         return None
     if shown is None:
@@ -40,7 +39,7 @@ def streamed(session: Session, tree: DataTree, name: str, pin: buckets.Pin) -> T
     if link.ends and link.ends.timestamp() < time.time() + left:
         session.progress.say(
             f"The machine can fetch from {pin.source} until {moment(link.ends.timestamp())}, when the links "
-            "end that were made here; an object that has not come by then fails the run"
+            "that were made here expire; an object that has not arrived by then fails the run"
         )
     return TreeLink(shown.mount, tree.target, stream=shown.state)
 

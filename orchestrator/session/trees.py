@@ -62,7 +62,7 @@ def send(session: Session, *, new_data: bool = False) -> Trees:
 
 
 def _data(session: Session, tree: DataTree, name: str, pin: buckets.Pin | None) -> tuple[TreeLink, Manifest]:
-    """One tree of data on the machine, and what the record knows it by."""
+    """Return one tree of data on the machine, and the manifest that identifies it in the record."""
     if pin is None:
         sent = _sent(session, name, tree.source, data=True, staged=tree.stage).manifest
         return _link(session.agent, name, tree.target, sent), sent

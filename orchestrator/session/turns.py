@@ -1,4 +1,4 @@
-"""Who works on a run or uses a machine now: file locks, which the kernel releases when their holder dies.
+"""Locks on runs and machines: file locks, which the kernel releases when their holder dies.
 
 The holder writes its process id, verb and start time into the file, so that a waiting call can name it.
 """
@@ -20,7 +20,7 @@ from orchestrator.model import Progress
 from orchestrator.session.project import Project
 
 _GRACE_SECONDS = 0.5
-"""A lock that is free again so soon is not worth a word."""
+"""If a lock is free again within this time, the wait is not reported."""
 _POLL_SECONDS = 0.05
 _MOST_BYTES = 1000
 

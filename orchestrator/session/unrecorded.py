@@ -37,7 +37,7 @@ def require(project: Project, lease: Lease, provider: Provider, machines: Sequen
     except HostError as error:
         ids = ", ".join(machine.id for machine in machines)
         raise CleanupUnproven(
-            f"The ledger of {lease.id} {lease.flaw}, and its machine does not tell which runs it has: "
+            f"The ledger of {lease.id} {lease.flaw}, and its machine does not report its runs: "
             f"{error.message.rstrip('.')}. Results may be on it only. Nothing was ended.",
             exists=f"{ids} still exists, at ${sum(machine.price for machine in machines):.2f}/h.",
             next_command=f"orch down {lease.id}    # once it answers; or, to lose what is on it: "

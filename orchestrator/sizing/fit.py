@@ -1,8 +1,8 @@
-"""Measured steps at several batch sizes -> a line, and how sure it is. Pure.
+"""Fit a line to steps measured at several batch sizes, with its uncertainty. Pure.
 
-What a step holds at any moment is a constant and a multiple of the batch. Its peak is the largest of these
-lines at each size, and so it bends upwards where another moment takes over: for sizes beyond those measured,
-the last piece of a clear bend is followed.
+The memory in use at any moment of a step is a constant plus a multiple of the batch size. A step's peak is
+the largest of these lines at each size, so it bends upwards where another moment becomes the largest. For
+sizes beyond those measured, the last piece of a clear bend is followed.
 """
 
 from __future__ import annotations
@@ -15,18 +15,18 @@ _STUDENT = (
     12.71, 4.30, 3.18, 2.78, 2.57, 2.45, 2.36, 2.31, 2.26, 2.23, 2.20, 2.18, 2.16, 2.14, 2.13,
     2.12, 2.11, 2.10, 2.09, 2.09, 2.08, 2.07, 2.07, 2.06, 2.06, 2.06, 2.05, 2.05, 2.05, 2.04,
 )  # fmt: skip
-"""How many deviations hold 95 % of what is expected, by degrees of freedom from 1."""
+"""Student's t: how many deviations contain 95 % of the expected values, by degrees of freedom from 1."""
 
 _BEND = 2.0
-"""A bend counts where the middle lies so many deviations of steps alike below the line across it."""
+"""A bend counts if the middle is more than so many deviations of equal steps below the line across it."""
 
 _ALIKE = 1e-4
-"""Steps are never taken to be more alike than this."""
+"""The smallest relative deviation that is assumed between steps."""
 
 
 @dataclass(frozen=True)
 class Estimate:
-    """A number, and where 95 % of what is expected lies."""
+    """A number, and the interval that contains 95 % of the expected values."""
 
     value: float
     low: float
@@ -35,7 +35,7 @@ class Estimate:
 
 @dataclass(frozen=True)
 class Piece:
-    """intercept + slope · batch."""
+    """A straight piece: intercept + slope · batch."""
 
     intercept: float
     slope: float
@@ -46,9 +46,10 @@ class Piece:
 
 @dataclass(frozen=True)
 class Line:
-    """The highest step of each batch size: `piece` through them, `bend` the piece to follow beyond where they
-    bend upwards. `spread`: the deviation of one step, relative; `sizes` those measured, ascending; `samples`
-    how many steps."""
+    """The highest step of each batch size: `piece` is the line through them, `bend` the piece to follow
+    beyond an upward bend. `spread`: the relative deviation of one step; `sizes`: those measured,
+    ascending; `samples`: the number of steps.
+    """
 
     piece: Piece
     spread: float
@@ -57,7 +58,7 @@ class Line:
     bend: Piece | None = None
 
     def at(self, batch: int) -> Estimate:
-        """The highest of many steps with `batch` examples."""
+        """Return the estimated highest of many steps with `batch` examples."""
         value = self.piece.at(batch)
         if self.bend is not None:
             value = max(value, self.bend.at(batch))
@@ -76,7 +77,7 @@ class Line:
 
     @property
     def intercept(self) -> Estimate:
-        """What a step takes whatever its batch."""
+        """What a step takes independently of its batch."""
         value = self.piece.intercept
         if len(self.sizes) < 2:
             return Estimate(value, 0.0, value)
@@ -97,10 +98,11 @@ class Line:
 
 
 def fit(samples: Mapping[int, Sequence[float]]) -> Line:
-    """The line through the highest step of each batch size. All values ≥ 0. Raises ValueError without any.
+    """Fit the line through the highest step of each batch size. All values ≥ 0. Raise ValueError if there is
+    none.
 
-    Neither part is negative. With one size, all of it is taken to grow with the batch: the most that a
-    larger one can need.
+    Slope and intercept are never negative. With a single size, everything is assumed to grow with the batch:
+    the most that a larger batch can need.
     """
     sizes = tuple(sorted(size for size, values in samples.items() if values))
     if not sizes:
@@ -115,7 +117,7 @@ def fit(samples: Mapping[int, Sequence[float]]) -> Line:
 
 
 def _piece(values: Mapping[int, float]) -> Piece:
-    """Least squares of relative deviations, with no negative part."""
+    """Return the line with the least squares of relative deviations, with no negative part."""
     if len(values) == 1:
         ((size, value),) = values.items()
         return Piece(0.0, value / size)
@@ -134,14 +136,14 @@ def _piece(values: Mapping[int, float]) -> Piece:
 
 
 def _spread(piece: Piece, samples: Mapping[int, Sequence[float]], sizes: Sequence[int]) -> float:
-    """How much one step deviates from the line, relative to it."""
+    """Return how much a single step deviates from the line, relative to it."""
     off = [(value - piece.at(size)) / max(piece.at(size), 1.0) for size in sizes for value in samples[size]]
     freedom = max(1, len(off) - min(2, len(sizes)))
     return max(_ALIKE, math.sqrt(sum(each * each for each in off) / freedom))
 
 
 def _bend(tops: Mapping[int, float], noise: float) -> Piece | None:
-    """The last piece, where the peaks clearly bend upwards."""
+    """Return the last piece if the peaks clearly bend upwards, else None."""
     if len(tops) < 3:
         return None
     first, *_, before, last = sorted(tops)

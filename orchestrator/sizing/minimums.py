@@ -1,4 +1,4 @@
-"""What a training needs -> the least of each resource, each with its reason. Pure."""
+"""Derive the minimum of each resource from what a training needs, each with its reason. Pure."""
 
 from __future__ import annotations
 
@@ -10,32 +10,32 @@ from orchestrator.sizing.model import Model
 GIB = 1 << 30
 
 SYSTEM = GIB // 2
-"""Main memory that the system of a machine takes itself."""
+"""Main memory that the machine's system uses itself."""
 
 HEADROOM = 1.1
-"""Of the main memory that steps were seen to hold: validation, checkpoints and gaps come to it. Estimated."""
+"""Factor on the main memory that steps were seen to use, for validation, checkpoints and gaps. Estimated."""
 
 CUDA_HOST = 5 * GIB // 2
-"""Main memory that a process with CUDA's libraries and a context takes beyond one without. Estimated."""
+"""Additional main memory of a process with CUDA's libraries and a context. Estimated."""
 
 CUDA_DEVICE = 3 * GIB // 4
 """GPU memory of a context, kernels and libraries, which TensorFlow's allocator does not count. Estimated."""
 
 FRAGMENTS = 1.1
-"""The allocator cannot use every gap: what it needs of a GPU, of what it holds."""
+"""GPU memory that the allocator needs, relative to what it has in use: it cannot use every gap."""
 
 SYSTEM_DISK = 10 * GIB
 GPU_SYSTEM_DISK = 75 * GIB
-"""An image's own files; those with drivers and CUDA bring many. Estimated."""
+"""Size of an image's own files; images with drivers and CUDA are much larger. Estimated."""
 
 CHECKPOINTS = 3
-"""Copies of weights and slots that a run is taken to leave."""
+"""Copies of weights and slots that a run is assumed to leave."""
 
 STACK_COPIES = 2
-"""The packages as they are delivered, and as they are installed."""
+"""The packages exist twice: as they were delivered, and as they are installed."""
 
 FASTER = 80.0
-"""A small GPU (T4) does in a second what so many seconds of a core do. Estimated."""
+"""Seconds of one CPU core that correspond to a second of a small GPU (T4). Estimated."""
 
 _ROUND_DISK = 5 * GIB
 _FEWEST_CPUS = 2
@@ -52,8 +52,9 @@ class Files:
 
 @dataclass(frozen=True)
 class Minimum:
-    """The least of one resource. `key`: cpus, memory, accelerator.memory or disk; `amount` a count or bytes;
-    `estimated`: not measured, but for a machine of another kind."""
+    """The minimum of one resource. `key`: cpus, memory, accelerator.memory or disk; `amount`: a count or
+    bytes; `estimated`: not measured, but estimated for a machine of another kind.
+    """
 
     key: str
     amount: int
@@ -62,7 +63,7 @@ class Minimum:
 
     @property
     def text(self) -> str:
-        """As a profile writes it."""
+        """The minimum as a profile writes it."""
         if self.key == "cpus":
             return f"{self.amount}+"
         size = f"{self.amount / GIB:g} GiB"
@@ -70,7 +71,7 @@ class Minimum:
 
 
 def minimums(model: Model, batch: int, files: Files, *, gpu: bool) -> tuple[Minimum, ...]:
-    """For steps of `batch` examples, on a machine with a GPU or without."""
+    """Return the minimums for steps of `batch` examples, on a machine with or without a GPU."""
     found = [_cpus(model, batch, gpu=gpu)]
     device = _device_memory(model, batch) if gpu else None
     found.append(_memory_beside_gpu(model, batch) if gpu else _memory(model, batch))
@@ -153,7 +154,7 @@ def _disk(model: Model, files: Files, system: int) -> Minimum:
 
 
 def _whole(need: float) -> int:
-    """Rounded up as machines are sold: by half GiB to four, then by whole ones."""
+    """Round up to sizes that machines are sold with: multiples of half a GiB up to four, then whole ones."""
     unit = GIB // 2 if need <= 4 * GIB else GIB
     return math.ceil(need / unit) * unit
 

@@ -1,4 +1,6 @@
-"""What a scratch run measured -> what a training step needs at any batch size: formula and fit. Pure."""
+"""Model what a training step needs at any batch size, from the measurements of a scratch run: formula and
+fit. Pure.
+"""
 
 from __future__ import annotations
 
@@ -12,8 +14,10 @@ from orchestrator.sizing.fit import Estimate, Line, fit
 
 @dataclass(frozen=True)
 class State:
-    """Bytes by formula: variables of the model, those of them with a gradient, and the optimizer's; what all
-    layers hand on for one example, None where that is not known."""
+    """Bytes by formula: the model's variables (`weights`), those that have a gradient (`trainable`), and
+    the optimizer's (`slots`). `activations`: the outputs of all layers for one example, None if not
+    known.
+    """
 
     weights: int
     trainable: int
@@ -23,8 +27,9 @@ class State:
 
 @dataclass(frozen=True)
 class Pipeline:
-    """To make one batch: seconds of cores, seconds, bytes that were read. `one_thread`: Python code that only
-    one thread runs makes them all."""
+    """What it takes to make one batch: seconds of CPU time, seconds, and bytes that were read.
+    `one_thread`: all batches are made by Python code in a single thread.
+    """
 
     cpu: float
     seconds: float
@@ -46,8 +51,9 @@ class Size:
 
 @dataclass(frozen=True)
 class Measured:
-    """All of a scratch run. `gpu`: its name, None where there was none; `batch` the program's own size;
-    `batch_bytes` those of such a batch; `notes` what was not tried, and why."""
+    """All that a scratch run measured. `gpu`: its name, None if there was none; `batch`: the program's
+    own size; `batch_bytes`: the bytes of such a batch; `notes`: sizes that were not measured, and why.
+    """
 
     kind: str
     gpu: str | None
@@ -64,7 +70,9 @@ class Measured:
 
 
 def read(result: Mapping[str, Any]) -> Measured:
-    """The file that a sizing wrote, one that is "done". Raises KeyError where it is not."""
+    """Return what a sizing that ended with "done" wrote to its file. Raise KeyError if something is
+    missing.
+    """
     state, device = result["state"], result["device"]
     return Measured(
         kind=result["kind"],
@@ -106,18 +114,20 @@ class Model:
 
     measured: Measured
     step: Line | None
-    """Beyond what is kept between steps; None where it could not be counted."""
+    """Memory of a step beyond what is kept between steps; None if it could not be counted."""
     held: Line
-    """What the process holds in main memory, where the step is made on the CPU."""
+    """Main memory of the process, with the step on the CPU."""
     seconds: Line
     cpu: Line
 
     def kept(self) -> int:
-        """Between two steps: weights and the optimizer's slots."""
+        """Return the bytes that are kept between two steps: weights and the optimizer's slots."""
         return self.measured.state.weights + self.measured.state.slots
 
     def device(self, batch: int) -> Estimate | None:
-        """The peak of what the device's allocator holds: what is kept, the batch, and the step."""
+        """Return the peak of the device allocator's memory: what is kept, the batch, and the step. None
+        if it could not be counted.
+        """
         if self.step is None:
             return None
         kept = self.kept() + self.batch_bytes(batch)
@@ -128,20 +138,24 @@ class Model:
         return round(self.measured.batch_bytes * batch / self.measured.batch)
 
     def formula(self, batch: int) -> int | None:
-        """Weights + gradients + slots + what all layers hand on; None where that is not known."""
+        """Return weights + gradients + slots + the outputs of all layers, in bytes; None if they are not
+        known.
+        """
         state = self.measured.state
         if state.activations is None:
             return None
         return self.kept() + state.trainable + self.batch_bytes(batch) + state.activations * batch
 
     def pipeline_cpu(self, batch: int) -> float | None:
-        """Seconds of cores that it takes to make one batch of so many examples."""
+        """Return the seconds of CPU time that it takes to make one batch of that size; None if not
+        measured.
+        """
         pipeline = self.measured.pipeline
         return pipeline.cpu * batch / self.measured.batch if pipeline else None
 
 
 def model(measured: Measured) -> Model:
-    """Fit all that was measured. Raises ValueError where nothing was."""
+    """Fit all that was measured. Raise ValueError if nothing was."""
     peaks = {size.batch: size.peaks for size in measured.sizes}
     return Model(
         measured=measured,

@@ -1,4 +1,6 @@
-"""The minimums of a sizing, put into a profile's text: shown first, and left alone where that is not sure."""
+"""Put the minimums of a sizing into a profile's text. The change is shown first; if it is not safe,
+nothing is changed.
+"""
 
 from __future__ import annotations
 
@@ -16,9 +18,11 @@ from orchestrator.sizing.size import Sized
 
 
 def change_profile(profile: Path | str, sized: Sized) -> tuple[str, str]:
-    """The profile's text with the minimums in it, and with data that it reads and does not declare, comments
-    and all else as they are; and the difference as a unified diff, empty where there is none. Nothing is
-    written. Raises UsageError where that is not safe."""
+    """Return the profile's text with the minimums, and the change as a unified diff; "" if nothing changes.
+
+    Data that the training reads and the profile does not declare are added. Comments and everything else stay
+    as they are. Nothing is written. Raise UsageError if the text cannot be changed safely.
+    """
     path = Path(profile)
     try:
         before = path.read_bytes().decode("utf-8")
@@ -30,7 +34,7 @@ def change_profile(profile: Path | str, sized: Sized) -> tuple[str, str]:
         after = with_data(after, new)
     except (NotEditable, UnicodeDecodeError, ProfileError) as error:
         raise UsageError(
-            f"{path} was left as it is: {error}. Put these lines into it yourself:\n{sized.snippet.rstrip()}"
+            f"{path} was not changed: {error}. Add these lines yourself:\n{sized.snippet.rstrip()}"
         ) from None
     lines = difflib.unified_diff(
         before.splitlines(keepends=True), after.splitlines(keepends=True), str(path), f"{path} (sized)"
@@ -39,14 +43,14 @@ def change_profile(profile: Path | str, sized: Sized) -> tuple[str, str]:
 
 
 def _written(path: Path, sized: Sized) -> list[Minimum]:
-    """All of them; but a GPU that the profile names stays the one that it is."""
+    """Return the minimums to write: all of them, except for the GPU's if the profile names a GPU."""
     gpu = load(path).resources.accelerator
     named = gpu is not None and gpu.name is not None
     return [each for each in sized.minimums if not (named and each.key.startswith("accelerator."))]
 
 
 def write_minimums(profile: Path | str, before: str, after: str) -> None:
-    """Put `after` in the place of the profile, whole, if it is still what it was `before` and loads."""
+    """Replace the profile by `after`, atomically, if it still equals `before` and the result loads."""
     path = Path(profile)
     trial = path.with_name(f".{path.name}.sized")
     try:
@@ -55,6 +59,6 @@ def write_minimums(profile: Path | str, before: str, after: str) -> None:
     finally:
         trial.unlink(missing_ok=True)
     if path.read_bytes().decode("utf-8") != before:
-        raise UsageError(f"{path} was changed meanwhile, and was left as it is.")
+        raise UsageError(f"{path} was changed by something else meanwhile, so orch did not write it.")
     with atomic_file(path, path.stat().st_mode & 0o777) as part:
         part.write(after.encode())

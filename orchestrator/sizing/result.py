@@ -1,4 +1,4 @@
-"""size.json of a scratch run, checked to the leaf. Its meaning: runtime.sizing, and `size` here."""
+"""size.json of a scratch run, every value checked. For its meaning see runtime.sizing and `size` here."""
 
 from __future__ import annotations
 
@@ -17,7 +17,7 @@ Seconds = Annotated[float, Between(0, 1e9)]
 
 
 class Step(TypedDict):
-    """One step: `peak` beyond what was in use at its start, None where that is not counted."""
+    """One step. `peak`: bytes beyond what was in use at its start; None if that was not counted."""
 
     peak: Annotated[int, Between(-(1 << 60), 1 << 60)] | None
     rss: Annotated[int, Between(-(1 << 60), 1 << 60)]
@@ -63,7 +63,7 @@ class _Made(TypedDict):
 
 
 class Made(_Made, total=False):
-    """What one batch took to make."""
+    """What it took to make one batch."""
 
     one_thread: bool | None
 
@@ -73,7 +73,7 @@ class _End(TypedDict):
 
 
 class Result(_End, total=False):
-    """All of size.json; what was not reached yet is absent."""
+    """The whole of size.json; parts that were not reached yet are absent."""
 
     detail: Word
     kind: Word
@@ -100,14 +100,16 @@ _WITH_STATE = ("kind", "device", "xla", "policy", "own_batch", "batch_bytes", "b
 
 
 def read_sizes(path: Path) -> dict[str, Any] | None:
-    """What a scratch run found of the program's steps; None where there is no file. Raises Malformed."""
+    """Return what a scratch run measured; None if there is no file. Raise Malformed if its content is not
+    valid.
+    """
     try:
         found: Any = value(Result, parsed(regular_bytes(path, MOST_BYTES), most=MOST_BYTES))
         _check(found)
     except FileNotFoundError:
         return None
     except Malformed as error:
-        raise Malformed(f"{path.name} is not what orch measures: {error}") from None
+        raise Malformed(f"{path.name} is not a valid result of orch: {error}") from None
     result: dict[str, Any] = found
     return result
 
@@ -121,4 +123,4 @@ def _check(found: dict[str, Any]) -> None:
     if found["end"] == "no batch" and "detail" not in found:
         raise Malformed(".detail is missing")
     if any(not _REASONS[note["why"]] <= note.keys() for note in found.get("notes") or ()):
-        raise Malformed(".notes has one without its reason")
+        raise Malformed(".notes has a note without its reason")

@@ -1,4 +1,4 @@
-"""Which machine would have been right for a run: its trace beside what the catalog sells."""
+"""Which machine would have been right for a run, from its trace and the catalog."""
 
 from __future__ import annotations
 
@@ -16,15 +16,16 @@ from orchestrator.session.project import Project
 
 TRACE = "trace.jsonl"
 WORTH = 0.9
-"""Another machine is worth a change where it costs less than this share, even at worst."""
+"""Another machine is worth a change if it costs less than this share, even at worst."""
 
 _MIB = 1 << 20
 
 
 def profile_of_run(folder: Path, machine: Mapping[str, Any] | None = None) -> dict[str, Any] | None:
-    """`run.json`'s `profile`: where the time went, what to change, and which machine would have been right.
+    """Return the `profile` of `run.json`: where the time went, what to change, and which machine would have
+    been right.
 
-    `machine` as `run.json` tells it, None where the run was on this computer. None without a trace.
+    `machine` as in `run.json`, None if the run was on this computer. Return None if there is no trace.
     """
     trace = folder / TRACE
     if not trace.exists():
@@ -39,13 +40,15 @@ def profile_of_run(folder: Path, machine: Mapping[str, Any] | None = None) -> di
 
 
 def _memory_of(machine: Mapping[str, Any] | None) -> int | None:
-    """Bytes that a machine was made with, where its provider says so."""
+    """Return the bytes of memory that a machine was created with, if its provider reports them."""
     stated = ((machine or {}).get("detail") or {}).get("memory")
     return stated if isinstance(stated, int) and not isinstance(stated, bool) and stated > 0 else None
 
 
 def _untold(evidence: Evidence, machine: Mapping[str, Any] | None) -> list[str]:
-    """Why no machine can be named, and what would help: of one that costs, and of a run that was no try."""
+    """Return why no machine can be named, and what would help; nothing if the machine was free or the run
+    was a short trial.
+    """
     why = machines.untold(evidence)
     if why is None or evidence.short or not (machine or {}).get("price_usd_hour"):
         return []
@@ -53,10 +56,11 @@ def _untold(evidence: Evidence, machine: Mapping[str, Any] | None) -> list[str]:
 
 
 def right_size(evidence: Evidence, machine: Mapping[str, Any] | None) -> dict[str, Any] | None:
-    """What the run needs, what its machine cost for an epoch, and what the cheapest would that keeps up.
+    """Return what the run needs, what an epoch cost on its machine, and on the cheapest machine that is as
+    fast.
 
-    Prices in US dollars. `change` is None where nothing that is sold fits; `better` says whether it is worth
-    it. None where the run tells too little.
+    Prices in US dollars. `change` is None if no offer fits; `better` says whether the change is worth it.
+    Return None if the trace has too little.
     """
     needs = machines.wanted(evidence)
     if needs is None:
@@ -81,10 +85,11 @@ def right_size(evidence: Evidence, machine: Mapping[str, Any] | None) -> dict[st
 
 
 def similar_types(run_id: str, folder: Path | str | None = None) -> tuple[tuple[str, ...], tuple[str, ...]]:
-    """(overrides of a profile's resources, their reasons) for what a run that was pulled turned out to need.
+    """Return overrides of a profile's resources, and their reasons, from what a fetched run turned out to
+    need.
 
-    Cores are left to the profile where the run cannot tell them. Raises UsageError where there is no such
-    run, or it tells too little.
+    If the run cannot tell how many cores it needs, they are left to the profile. Raise UsageError if there is
+    no such run, or its trace has too little.
     """
     place = Project.at(folder).run(run_id)
     if not (place / TRACE).exists():
@@ -94,7 +99,8 @@ def similar_types(run_id: str, folder: Path | str | None = None) -> tuple[tuple[
     needs = told or machines.wanted_besides_cores(evidence)
     if needs is None:
         raise UsageError(
-            f"What {run_id} needs cannot be told: {machines.untold(evidence) or 'no size would be enough'}.",
+            f"It cannot be determined what {run_id} needs: "
+            f"{machines.untold(evidence) or 'no size would be enough'}.",
             next_command=machines.remedy(evidence) or "orch size    # measures a step by itself, here",
         )
     spare = bool(evidence.usage.gpus) and not needs.gpus
@@ -118,7 +124,7 @@ def _besides_cores(needs: Wanted) -> list[str]:
 
 
 def _need(needs: Wanted, machine: Mapping[str, Any] | None) -> Need:
-    """Asked of the cloud and region in which it ran; of every cloud where it ran elsewhere."""
+    """Return the need, asked of the cloud and region of the run; of every cloud if it ran elsewhere."""
     cloud = (machine or {}).get("provider")
     if cloud not in catalog.clouds():
         return needs.need(clouds.ANY, None)
@@ -127,7 +133,7 @@ def _need(needs: Wanted, machine: Mapping[str, Any] | None) -> Need:
 
 
 def _sold(need: Need) -> Iterator[Offer]:
-    """The cheapest first, those left out whose cores are not their own."""
+    """Yield the offers, cheapest first, without those whose CPU cores are shared or limited by credits."""
     return (offer for offer in catalog.offers(need) if not offer.burstable)
 
 
@@ -156,7 +162,7 @@ def _changed(evidence: Evidence, offer: Offer, times: Times) -> dict[str, Any]:
 
 
 def _costs(evidence: Evidence, price: float, times: Times) -> dict[str, Any]:
-    """Dollars for an epoch where its length is known, and for a thousand steps, at worst."""
+    """Return US dollars for an epoch, if its length is known, and for a thousand steps, at worst."""
     step = evidence.step
     if step is None:
         return {"usd_epoch": None, "usd_1000_steps": None}
@@ -166,14 +172,18 @@ def _costs(evidence: Evidence, price: float, times: Times) -> dict[str, Any]:
 
 
 def _is_better(keep: Mapping[str, Any], change: Mapping[str, Any] | None) -> bool:
-    """Whether the other machine does the same for clearly less; what costs nothing is never beaten."""
+    """Return whether the other machine does the same for clearly less; a machine that costs nothing is
+    never replaced.
+    """
     if change is None or not keep["price_usd_hour"]:
         return False
     return bool(change["price_usd_hour"] * change["time_at_worst"] < WORTH * keep["price_usd_hour"])
 
 
 def _faster(evidence: Evidence, needs: Wanted, machine: Mapping[str, Any] | None) -> dict[str, Any] | None:
-    """Where cores were too few: the cheapest offer with enough, and what it costs at the predicted speed."""
+    """Return the cheapest offer with enough cores, if there were too few, and its cost at the predicted
+    speed.
+    """
     advice = next((each for each in profiling.apply(evidence) if each.rule == "cores"), None)
     if advice is None or not advice.gain or advice.amount is None:
         return None
@@ -186,7 +196,7 @@ def _faster(evidence: Evidence, needs: Wanted, machine: Mapping[str, Any] | None
 def _quoted(
     advice: Mapping[str, Any], evidence: Evidence, machine: Mapping[str, Any] | None
 ) -> dict[str, Any]:
-    """The advice with a price where it asks for something that costs."""
+    """Return the advice, with a price if it asks for something that costs."""
     size = (advice["trial"] or {}).get("stage")
     needs = machines.wanted(evidence) if size else None
     if needs is None:

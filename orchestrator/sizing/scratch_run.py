@@ -36,12 +36,14 @@ from orchestrator.sizing.result import read_sizes
 _POLL = 0.2
 _TAIL = 12
 _TAIL_BYTES = 1 << 16
-"""Lines and bytes of what it printed last that are told."""
+"""Lines and bytes of the end of its output that are shown."""
 
 
 @dataclass(frozen=True)
 class Program:
-    """A command to run in `cwd`. A leading `python` means that interpreter. `data`: to lay out there."""
+    """A command to run in `cwd`. A leading `python` stands for the interpreter `python`. `data`: trees to
+    lay out there.
+    """
 
     argv: tuple[str, ...]
     cwd: Path
@@ -52,8 +54,9 @@ class Program:
 
 @dataclass(frozen=True)
 class Measured:
-    """`result` as runtime.sizing wrote it; what the run `opened`, the `view` by which its paths lead back,
-    and when it `begun` (Unix seconds)."""
+    """`result` as runtime.sizing wrote it; what the run `opened`; the `view` that maps paths in the copy
+    to the originals; and when the run `begun` (Unix seconds).
+    """
 
     result: dict[str, Any]
     opened: Opened
@@ -63,8 +66,10 @@ class Measured:
 
 @dataclass(frozen=True)
 class _Outcome:
-    """What a scratch run left: its result, None where it never imported TensorFlow; how it ended, None where
-    it was ended from here; the end of what it printed, and the first path that it was refused."""
+    """What a scratch run left. `result`: None if it never imported TensorFlow; `exit`: None if it was
+    ended by this process; `tail`: the end of its output; `refused`: the first path to which a write was
+    refused, or "".
+    """
 
     result: dict[str, Any] | None
     exit: Exit | None
@@ -82,7 +87,9 @@ def measure(
     limit: float,
     progress: Progress,
 ) -> Measured:
-    """A scratch run (see runtime.sizing.sizing), with one size at least. Raises as `size` does."""
+    """Make a scratch run (see runtime.sizing.sizing) and return its result, with one size at least.
+    Raises as `size` does.
+    """
     agent, begun = local_agent(project), time.time()
     with _folders(agent) as (run, scratch):
         reference = _reference(program)
@@ -98,7 +105,7 @@ def measure(
 
 @contextmanager
 def _folders(agent: Agent) -> Iterator[tuple[RunDir, RunDir]]:
-    """A run's folder and one for the copy, both gone afterwards."""
+    """Create a folder for a run and one for the copy, and remove both afterwards."""
     name = f"size-{secrets.token_hex(4)}"
     run, scratch = open_run(agent.base, name), open_run(agent.base, f"{name}-copy")
     try:
@@ -136,7 +143,9 @@ def _job(program: Program, copy: Copy, run: RunDir, wish: Mapping[str, Any]) -> 
 
 
 def _run(agent: Agent, run: RunDir, job: Job, limit: float, progress: Progress) -> Exit | None:
-    """Until it ends, or the limit; Ctrl-C ends it, too."""
+    """Wait until the job ends and return its exit; end it at the limit and return None. Ctrl-C ends it,
+    too.
+    """
     host = HereHost()
     until = time.monotonic() + limit
     jobs.start(host, agent, job)
@@ -172,8 +181,8 @@ def _judged(outcome: _Outcome, limit: float) -> dict[str, Any]:
         return result
     if outcome.refused:
         raise UsageError(
-            f"The program writes to {outcome.refused}, which a scratch run may not change, and so it came to "
-            "no training step.",
+            f"The program writes to {outcome.refused}, which a scratch run may not change, so it reached no "
+            "training step.",
             next_command="let it write below its working folder, and size it again",
         )
     if outcome.exit is None:
@@ -192,7 +201,7 @@ def _judged(outcome: _Outcome, limit: float) -> dict[str, Any]:
             next_command="orch record -- COMMAND    # says what any command takes",
         )
     if result["end"] == "no batch":
-        raise UsageError(f"Its batch size cannot be changed from outside: {result['detail']}.")
+        raise UsageError(f"The batch size of the program cannot be changed from outside: {result['detail']}.")
     raise UsageError(
         "The program imported TensorFlow and ended without a training step: no fit, no gradient taken."
         f"{_said(outcome)}"
@@ -203,13 +212,13 @@ def _too_small(result: Mapping[str, Any] | None) -> LocalError:
     own = (result or {}).get("own_batch")
     said = f" with a batch of {own}" if own else ""
     return LocalError(
-        f"This computer's memory is too small to try it: one training step{said} did not fit.",
+        f"This computer's memory is too small for this measurement: one training step{said} did not fit.",
         next_command="orch size --try 1,2,4 …    # smaller batches are enough to fit a line",
     )
 
 
 def _failed(result: Mapping[str, Any] | None) -> dict[str, Any] | None:
-    """Of the sizes that failed the program's own, where it was tried."""
+    """Return the note of a size that failed: the program's own if it is one of them."""
     failed = [note for note in (result or {}).get("notes", ()) if note["why"] == "failed"]
     own = (result or {}).get("own_batch")
     return next((note for note in failed if note["batch"] == own), failed[0] if failed else None)
@@ -237,8 +246,8 @@ def _read(run: RunDir) -> dict[str, Any] | None:
         return read_sizes(Path(run.path("size.json")))
     except Malformed as error:
         raise MalformedAnswer(
-            f"What a training step needs was not measured: {error}. Nothing of it was used.",
-            exists="Nothing was kept of the run.",
+            f"What a training step needs could not be measured: {error}. The result was not used.",
+            exists="The files of the run were removed.",
             next_command="orch lint    # the program may write where orch measures; then orch size again",
         ) from None
 

@@ -1,4 +1,4 @@
-"""size: what a training needs, measured on this computer: the least of each resource, and what is sold."""
+"""The verb `size`: measure what a training needs on this computer, and derive minimums and offers."""
 
 from __future__ import annotations
 
@@ -29,18 +29,20 @@ from orchestrator.sizing.model import Model
 from orchestrator.sizing.scratch_run import Program
 
 SHOWN = 5
-"""Offers that are handed over, the best of each type."""
+"""Offers that are returned, the best of each type."""
 
 BUDGET = 120.0
 LIMIT = 900.0
-"""Seconds: for the trials, and in all."""
+"""Seconds: for the trials, and in total."""
 
 _NOT_SIZED = frozenset((".git", ".hg", ".orch", "runs", "__pycache__", "node_modules"))
 
 
 @dataclass(frozen=True)
 class Sized:
-    """The outcome. `batch`: examples in the step of which all is said; `gpu`: is the machine to have one?"""
+    """The outcome of a sizing. `batch`: the examples of the step that the numbers are for; `gpu`: whether
+    the machine is to have a GPU.
+    """
 
     model: Model
     batch: int
@@ -54,18 +56,18 @@ class Sized:
 
     @property
     def estimated(self) -> bool:
-        """Whether something is said of a GPU that was measured without one."""
+        """Whether the numbers for a GPU were measured without one."""
         return self.gpu and self.model.measured.gpu is None
 
     @property
     def _told(self) -> str | None:
-        """Undeclared data that it reads, in words; None if there is none."""
+        """The undeclared data that the training reads, in words; None if there are none."""
         path = self.profile or Path("orch.yaml")
         return advice_here(self.undeclared, path) if self.undeclared else None
 
     @property
     def snippet(self) -> str:
-        """The minimums as a profile writes them."""
+        """The minimums as lines of a profile."""
         lines = ["resources:"]
         for each in self.minimums:
             key, _, inner = each.key.partition(".")
@@ -73,7 +75,7 @@ class Sized:
         return "\n".join(lines) + "\n"
 
     def as_json(self) -> dict[str, Any]:
-        """The outcome as plain data: bytes, seconds, US dollars an hour."""
+        """Return the outcome as plain data: bytes, seconds, US dollars an hour."""
         measured, batch = self.model.measured, self.batch
         state = asdict(measured.state)
         return {
@@ -142,19 +144,20 @@ def size(
     folder: Path | str | None = None,
     progress: Progress | None = None,
 ) -> Sized:
-    """Run the unmodified training here up to its first step, repeat that step with other batch sizes, and say
-    what it needs. Everything that it writes is thrown away.
+    """Run the unmodified training here up to its first step, repeat that step with other batch sizes, and
+    return what it needs. Everything that it writes is discarded.
 
-    `command` runs in the current folder, without it `profile`'s own; `batch` is the size that matters
-    (default: the program's own), `sizes` those to try, `budget` and `limit` seconds. `gpu`: size for a
-    machine with one (default: where the profile asks for one, or this computer has one).
-    Raises UsageError where there is nothing to measure, RunFailed where the program fails before its first
-    step, LocalError where memory here is too small for that step.
+    `command` runs in the current folder; without it, `profile`'s command runs. `batch` is the size that
+    matters (default: the program's own), `sizes` are those to try, `budget` and `limit` are seconds. `gpu`:
+    size for a machine with a GPU (default: whether the profile asks for one, or this computer has one). Raise
+    UsageError if there is nothing to measure, RunFailed if the program fails before its first step,
+    LocalError if this computer's memory is too small for that step.
     """
     tell = progress or Silent()
     if profile is None and not command:
         raise UsageError(
-            "Size what?", next_command="orch size orch.yaml    # or: orch size -- python train.py"
+            "Neither a profile nor a command was given.",
+            next_command="orch size orch.yaml    # or: orch size -- python train.py",
         )
     wanted = load(Path(profile), overrides=tuple(overrides)) if profile is not None else None
     project = Project.at(folder)
@@ -170,7 +173,7 @@ def size(
 def _undeclared(
     found: scratch_run.Measured, program: Program, profile: Profile | None
 ) -> tuple[Undeclared, ...]:
-    """Files that it read and the machine would lack."""
+    """Return files that the training read and the machine would lack."""
     sent = sent_of(profile) if profile else sent_without_profile(program.cwd)
     outputs = profile.train.outputs if profile else ()
     return undeclared(found.opened, sent, found.view, outputs=outputs, begun=found.begun)
@@ -219,7 +222,9 @@ def _sized(
 
 
 def _need(least: Sequence[Minimum], profile: Profile | None) -> Need:
-    """What the minimums ask of the clouds; place, price and the GPU's name as the profile says."""
+    """Return the need that the minimums add up to; place, price and the GPU's name are those of the
+    profile.
+    """
     amounts = {each.key: Bound(each.amount, at_least=True) for each in least}
     base = profile.need() if profile else Need(cloud=clouds.ANY)
     own = base.accelerator if base.accelerator else AcceleratorNeed()
@@ -244,13 +249,13 @@ def _files(program: Program, profile: Profile | None) -> Files:
 
 
 def _stack_bytes(python: Path) -> int | None:
-    """Of the environment's packages; None where they are not in an environment of their own."""
+    """Return the bytes of the environment's packages; None if they are not in an environment of their own."""
     root = python.parent.parent
     return _bytes_below(root / "lib") if (root / "pyvenv.cfg").exists() else None
 
 
 def _bytes_below(path: Path) -> int:
-    """Of all files in a folder, but for what is never sent."""
+    """Return the bytes of all files in a folder, except for those that are never sent."""
     if path.is_file():
         return path.stat().st_size
     total = 0

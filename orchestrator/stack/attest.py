@@ -1,4 +1,4 @@
-"""Asking an environment what is really in it, here or on a machine."""
+"""Read back what an environment contains, here or on a machine."""
 
 from __future__ import annotations
 
@@ -21,7 +21,9 @@ _SECONDS = 600.0
 
 
 def attest_argv(agent: Agent, python: str, *, cache: str | None = None) -> tuple[str, ...]:
-    """The command by which the environment of `python` describes itself; `cache`: a file to remember by."""
+    """Return the command with which the environment of `python` describes itself. `cache`: a file for its
+    hashes.
+    """
     remembered = ("--cache", cache) if cache else ()
     return (python, *agent.argv("attest", *remembered)[1:])
 
@@ -34,9 +36,10 @@ def attest(
     cache: str | None = None,
     environment: Mapping[str, str] | None = None,
 ) -> Fingerprint:
-    """What is installed for `python` there, every file verified against its package's RECORD.
+    """Return what is installed for `python` on the machine, every file verified against its package's RECORD.
 
-    `environment`: variables that a job would get, of which those that matter count. Raises StackError.
+    `environment`: variables that a job would get, of which those that can change numbers count. Raise
+    StackError if the environment cannot be read.
     """
     argv = attest_argv(agent, python, cache=cache)
     if environment:
@@ -47,14 +50,16 @@ def attest(
     except Malformed as error:
         why = last_words(done.stderr, 200) or (f"status {done.returncode}" if done.returncode else error)
         raise StackError(
-            f"The environment of {python} on {host.name} does not describe itself: {why}",
+            f"The environment of {python} on {host.name} could not be read back: {why}",
             exists=f"{host.name} may still be running and cost money.",
             next_command="orch up    # reinstalls it",
         ) from None
 
 
 def attest_here(python: Path, *, environment: Mapping[str, str] | None = None) -> Fingerprint:
-    """What is installed for `python` on this computer, in this process's environment and `environment`."""
+    """Return what is installed for `python` on this computer. Variables: those of this process, and
+    `environment`.
+    """
     base = cache_home()
     agent = Agent(str(python), str(lay_out(base)), str(base))
     remembered = (
@@ -64,7 +69,9 @@ def attest_here(python: Path, *, environment: Mapping[str, str] | None = None) -
 
 
 def parse_fingerprint(text: bytes) -> Fingerprint:
-    """Raises Malformed where `text` is no fingerprint, or its digest is not that of its packages."""
+    """Return the fingerprint in `text`. Raise Malformed if there is none, or its digest does not match
+    its packages.
+    """
     found = decoded(Fingerprint, text, most=LONG)
     packages = [asdict(distribution) for distribution in found.distributions]
     if found.digest != digest(found.facts.get("implementation", ""), found.python, packages):

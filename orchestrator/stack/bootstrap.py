@@ -1,6 +1,7 @@
-"""From a machine that has sh, tar and coreutils to one with our interpreter, runtime and uv.
+"""Prepare a machine that has sh, tar and coreutils: install orch's interpreter, runtime and uv.
 
-Killed anywhere, the next call converges: things are unpacked under a fresh name and then renamed.
+If a call is killed at any point, the next one completes it: files are unpacked to a new name and then
+renamed.
 """
 
 from __future__ import annotations
@@ -27,7 +28,7 @@ from orchestrator.stack.uv import uv_binary
 _FAR = Path(__file__).parent / "far"
 _SELF_CHECK_SECONDS = 120.0
 _STEP_SECONDS = 3600.0
-"""For one step there; to build the environment of a large lock is the slowest."""
+"""Limit of one step on the machine; building the environment of a large lock takes longest."""
 
 _WORD = re.compile(r"[A-Za-z0-9_.+-]{0,128}\Z")
 _PATH = re.compile(r"[^\x00-\x1f\x7f]{0,4096}\Z")
@@ -36,7 +37,9 @@ _GLIBC = re.compile(r"glibc ([0-9]{1,3})\.([0-9]{1,3})(?![0-9])")
 
 @dataclass(frozen=True)
 class Survey:
-    """What a machine has: `python`, `runtime`, `uv` are ours and complete; `libraries` by file name."""
+    """What a machine has. `python`, `runtime`, `uv`: orch's own are there and complete. `libraries`: by
+    file name.
+    """
 
     system: str
     machine: str
@@ -57,7 +60,9 @@ def far_script(name: str) -> str:
 def sh(
     host: Host, script: str, *arguments: str, stdin: bytes | None = None, timeout: float = _STEP_SECONDS
 ) -> str:
-    """Run one of our shell scripts there; its standard output. Raises StackError where it fails."""
+    """Run one of orch's shell scripts on the machine and return its standard output. Raise StackError if
+    it fails.
+    """
     done = host.run(("sh", "-c", far_script(script), script, *arguments), stdin=stdin, timeout=timeout)
     if done.returncode != 0:
         said = last_words(done.stderr or done.stdout) or f"status {done.returncode}"
@@ -66,7 +71,7 @@ def sh(
 
 
 def local_agent(base: Path) -> Agent:
-    """The runtime on this computer, under `base`, with the interpreter that runs this."""
+    """Return the runtime on this computer, below `base`, with the interpreter that runs this code."""
     return Agent(python=sys.executable, root=str(lay_out(base.absolute())), base=str(base.absolute()))
 
 
@@ -78,10 +83,11 @@ def bootstrap(
     progress: Progress | None = None,
     use_system_python: bool = True,
 ) -> Agent:
-    """Put interpreter (the same patch version), runtime and uv under `base` there. Quick where they are.
+    """Put interpreter (the same patch version), runtime and uv below `base` on the machine. Quick if they are
+    there.
 
-    `use_system_python=False` never takes the machine's own Python, even one of exactly that version.
-    Raises StackError where no such interpreter can be had there.
+    With `use_system_python=False`, the machine's own Python is never used, even if it has that version. Raise
+    StackError if such an interpreter cannot be provided there.
     """
     progress = progress or Silent()
     uv = uv_binary()
@@ -114,7 +120,9 @@ def _survey(host: Host, base: str, interpreter: Interpreter, uv: Path) -> Survey
 
 
 def parse_survey(text: str) -> Survey:
-    """Raises Malformed where a value is no name, or no path."""
+    """Return the survey in the output of the script. Raise Malformed if a value is not a valid name or
+    path.
+    """
     facts: dict[str, list[str]] = {}
     for name, _, value in (line.partition("=") for line in text.splitlines()):
         facts.setdefault(name, []).append(value)
@@ -143,7 +151,7 @@ def _check(like: re.Pattern[str], *values: str) -> None:
 
 @cache
 def _edition(uv: Path) -> str:
-    """Which uv it is, without reading its forty megabytes at every call."""
+    """Return the version and size of uv, to identify it without reading its forty megabytes at every call."""
     from importlib.metadata import version
 
     return f"{version('uv')}-{uv.stat().st_size}"
@@ -169,7 +177,7 @@ def _fresh_name() -> str:
 
 
 def _put_uv(host: Host, base: str, survey: Survey, uv: Path, progress: Progress) -> None:
-    # The edition of this side's binary stands for the version, also for a machine of another kind.
+    # The edition of this side's binary identifies the version, also for a machine of another kind.
     members = (
         Member("uv", uv_for(survey.system, survey.machine, uv), 0o755),
         Member("edition", _edition(uv).encode()),
@@ -197,13 +205,15 @@ def _provide_python(
     if obstacle and not _far_install(host, base, interpreter, survey, progress):
         raise StackError(
             f"The machine has no Python {interpreter.version}, and this side's cannot be sent: {obstacle}.",
-            exists=f"{host.name} runs on.",
-            next_command=f"uv python install {interpreter.version}    # and work in one made with it here",
+            exists=f"{host.name} is still running.",
+            next_command=f"uv python install {interpreter.version}    # then create the local one with it",
         )
 
 
 def _system_python(host: Host, interpreter: Interpreter, survey: Survey) -> str | None:
-    """The real path of a Python there that is exactly this version, with its whole standard library."""
+    """Return the real path of a Python there with exactly this version and a complete standard library;
+    None if there is none.
+    """
     for candidate in dict.fromkeys(survey.candidates):
         found = ask(host, candidate)
         if found and found.key == interpreter.key and not set(found.missing) - set(interpreter.missing):
@@ -212,7 +222,7 @@ def _system_python(host: Host, interpreter: Interpreter, survey: Survey) -> str 
 
 
 def ask(host: Host, python: str) -> Interpreter | None:
-    """What `python` there is; None where it does not answer."""
+    """Return the facts of `python` on the machine; None if it does not run or does not answer."""
     done = host.run((python, "-I", "-c", PROBE), timeout=_SELF_CHECK_SECONDS, most=SHORT)
     try:
         return parse(done.stdout)
@@ -227,7 +237,9 @@ def _link(host: Host, base: str, survey: Survey, real: str) -> None:
 
 
 def _push_obstacle(interpreter: Interpreter, survey: Survey) -> str | None:
-    """Why this side's build cannot run there, as far as is known before anything is sent."""
+    """Return why this side's build cannot run there, as far as can be known before it is sent; None if
+    nothing is known.
+    """
     if (interpreter.system, interpreter.machine) != (survey.system, survey.machine):
         here, there = f"{interpreter.system} {interpreter.machine}", f"{survey.system} {survey.machine}"
         return f"it is built for {here}, the machine is {there}"
@@ -239,9 +251,9 @@ def _push_obstacle(interpreter: Interpreter, survey: Survey) -> str | None:
 def _push_python(
     host: Host, base: str, interpreter: Interpreter, survey: Survey, progress: Progress
 ) -> str | None:
-    """Send this side's interpreter; why it does not run there, or None where it does.
+    """Send this side's interpreter. Return why it does not run there; None if it does.
 
-    First without the libraries that the machine has, then, should they be too old, with all of them.
+    First without the libraries that the machine has; if these are too old, then with all of them.
     """
     why: str | None = None
     for libraries in (survey.libraries, frozenset[str]()):
@@ -262,7 +274,7 @@ def _push_python(
 
 
 def glibc_version(libc: str) -> tuple[int, int]:
-    """("glibc 2.36") -> (2, 36); (0, 0) for anything else."""
+    """Return (2, 36) for "glibc 2.36"; (0, 0) for anything else."""
     found = _GLIBC.match(libc)
     return (int(found[1]), int(found[2])) if found else (0, 0)
 
@@ -280,7 +292,7 @@ def _does_not_run(host: Host, python: str, interpreter: Interpreter) -> str | No
 
 
 def _far_install(host: Host, base: str, interpreter: Interpreter, survey: Survey, progress: Progress) -> bool:
-    """Let uv on the machine download that interpreter; False where it cannot."""
+    """Have uv on the machine download that interpreter; return False if it cannot."""
     if interpreter.implementation != "cpython":
         return False
     progress.say(f"Letting the machine download Python {interpreter.version}")

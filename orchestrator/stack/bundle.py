@@ -1,4 +1,4 @@
-"""This side's interpreter as files that run elsewhere: its base installation, moved and self-contained.
+"""Pack this side's interpreter as files that run on another machine: its base installation, self-contained.
 
 Left out: installed packages, tests, caches, the static library, and tkinter's binary (it needs X11).
 """
@@ -30,7 +30,7 @@ _LIBRARIES = "lib"
 
 @dataclass(frozen=True)
 class Bundle:
-    """Files to send, and the glibc (major, minor) that they ask for."""
+    """Files to send, and the glibc (major, minor) that they need."""
 
     members: tuple[Member, ...]
     glibc: tuple[int, int]
@@ -41,9 +41,9 @@ class Bundle:
 
 
 def bundle(interpreter: Interpreter, there: Collection[str]) -> Bundle:
-    """`interpreter` for a machine of the same kind whose shared libraries are named `there`.
+    """Pack `interpreter` for a machine of the same kind whose shared libraries are named `there`.
 
-    Raises StackError where this side's build cannot be moved.
+    Raise StackError if this side's build cannot be moved.
     """
     files = dict(_files(interpreter))
     binaries = {target: path for target, path in files.items() if _is_binary(target, path)}
@@ -61,7 +61,7 @@ def bundle(interpreter: Interpreter, there: Collection[str]) -> Bundle:
 
 
 def _files(interpreter: Interpreter) -> Iterator[tuple[str, Path]]:
-    """(place in the bundle, file) of the binary, the standard library and the headers."""
+    """Yield (path in the bundle, file) of the binary, the standard library and the headers."""
     prefix = Path(interpreter.base_prefix)
     yield f"bin/{interpreter.name}", Path(interpreter.base_executable)
     for folder in (Path(interpreter.stdlib), Path(interpreter.include)):
@@ -94,7 +94,9 @@ def _is_binary(target: str, path: Path) -> bool:
 
 
 def _needed_libraries(binaries: Sequence[Path]) -> dict[Path, dict[str, Path]]:
-    """For each binary the libraries that it loads, directly or not: name -> file. By this side's loader."""
+    """Return the libraries that each binary loads, directly or not: name -> file, as this side's loader
+    finds them.
+    """
     done = subprocess.run(
         ["ldd", *map(str, binaries)],
         capture_output=True,
@@ -106,7 +108,7 @@ def _needed_libraries(binaries: Sequence[Path]) -> dict[Path, dict[str, Path]]:
 
 
 def parse_ldd(text: str, binaries: Sequence[Path]) -> dict[Path, dict[str, Path]]:
-    """ldd's output by binary; it heads each one's lines with its name where there are several."""
+    """Return ldd's output by binary. If there are several, ldd puts the name of each before its lines."""
     found: dict[Path, dict[str, Path]] = {path: {} for path in binaries}
     current = binaries[0]
     for line in text.splitlines():
@@ -120,7 +122,7 @@ def parse_ldd(text: str, binaries: Sequence[Path]) -> dict[Path, dict[str, Path]
 def _libraries_to_send(
     needed: Mapping[Path, Mapping[str, Path]], there: Collection[str], prefix: Path
 ) -> dict[str, Path]:
-    """The libraries that the other side lacks, and those of the interpreter itself."""
+    """Return the libraries that the other side lacks, and those of the interpreter itself."""
     libraries = {name: path for of_one in needed.values() for name, path in of_one.items()}
     return {
         name: path
@@ -130,14 +132,16 @@ def _libraries_to_send(
 
 
 def _own(path: Path, prefix: Path) -> bool:
-    """A library of this interpreter alone, not one of the whole system that it lives in."""
+    """Return whether a library belongs to this interpreter alone, not to the whole system that it is
+    installed in.
+    """
     return path.name.startswith("libpython") or (
         prefix not in (Path("/usr"), Path("/")) and path.is_relative_to(prefix)
     )
 
 
 def _relocated(target: str, path: Path, needed: Mapping[str, Path], sent: Mapping[str, Path]) -> bytes:
-    """The binary, told to look for `sent` libraries where the bundle has them."""
+    """Return the binary, changed to look for the `sent` libraries in the bundle."""
     image = path.read_bytes()
     wants = (target.startswith(f"{_LIBRARIES}/lib") and target.count("/") == 1) or any(
         n in sent for n in needed

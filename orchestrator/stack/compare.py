@@ -1,4 +1,4 @@
-"""Two environments and a lock: every difference, and whether it is one to expect. Pure."""
+"""Compare two environments and a lock: list every difference, and whether it is expected. Pure."""
 
 from __future__ import annotations
 
@@ -16,7 +16,7 @@ from orchestrator.stack.target import applicable
 from orchestrator.stack.versions import same_version
 
 _TOOLS = frozenset({"pip", "setuptools", "wheel", "uv"})
-"""What an environment is born with: counted only where the lock names it."""
+"""Packages that a new environment has by default: compared only if the lock names them."""
 
 _ROUNDING = "rounding may differ; parity decides"
 _PLATFORM = {
@@ -69,7 +69,7 @@ _FEW_DIGITS = re.compile(r"[0-9]{1,6}\Z")
 def differences(
     lock: Lock, here: Fingerprint, there: Fingerprint, allow: Collection[str] = ()
 ) -> tuple[Difference, ...]:
-    """Every way in which `there` is not the lock, or not `here`; undeclared ones first.
+    """Return every difference of `there` from the lock and from `here`; undeclared ones first.
 
     `allow` names differences to accept: "numpy", "package:numpy", "environment:TF_*".
     """
@@ -97,7 +97,7 @@ def _allowed(difference: Difference, allow: Collection[str]) -> Difference:
 
 
 def read_back(lock: Lock, there: Fingerprint) -> list[str]:
-    """The sentences that say how `there` is not exactly the lock; empty where it is."""
+    """Return sentences on how `there` differs from the lock; none if it does not."""
     return [
         f"{d.name}: locked {d.here or 'not at all'}, installed {d.there or 'not at all'}"
         for d in _from_lock(lock, there)
@@ -105,7 +105,7 @@ def read_back(lock: Lock, there: Fingerprint) -> list[str]:
 
 
 def altered(there: Fingerprint) -> list[str]:
-    """The sentences that name installed files which are not what their package brought."""
+    """Return sentences that name installed files which differ from those of their package."""
     return [
         f"{d.name} {d.version}: {path} is not what the package brought"
         for d in there.distributions
@@ -124,7 +124,7 @@ def _pins(lock: Lock, fingerprint: Fingerprint) -> dict[str, Pin]:
 
 
 def _idle(lock: Lock, here: Fingerprint) -> frozenset[str]:
-    """The pins that `here` does without, having no driver for them."""
+    """Return the pins that `here` does not install, because it has no driver for them."""
     return cuda_free.idle(tuple(_pins(lock, here).values()), here.facts.get("driver"))
 
 
@@ -143,8 +143,9 @@ def _from_lock(lock: Lock, there: Fingerprint) -> Iterator[Difference]:
 def foreseen(
     lock: Lock, here: Fingerprint, there: Mapping[str, str], allow: Collection[str] = ()
 ) -> tuple[Difference, ...]:
-    """What `differences` would find undeclared, before there is a machine: packages here against the lock,
-    and variables here against `there`, those that the job will have.
+    """Return the undeclared differences that `differences` would find, before there is a machine:
+    packages here against the lock, and variables here against `there`, the variables that the job will
+    have.
     """
     found = [*_unlike_lock(lock, here), *_variables(here.environment, there)]
     return tuple(d for d in (_allowed(difference, allow) for difference in found) if not d.declared)
@@ -240,7 +241,9 @@ def _same_package(
 def _other_bytes(
     one: Distribution, other: Distribution, here: Mapping[str, str], there: Mapping[str, str]
 ) -> Difference:
-    """The same version, other files: another wheel of it, or not what it claims."""
+    """Return the difference of two installations of one version with different files: another wheel, or
+    changed files.
+    """
     tags = here.get(f"wheel.{one.name}"), there.get(f"wheel.{one.name}")
     pair = (_summary(one, tags[0]), _summary(other, tags[1]))
     if not one.record or not other.record:
@@ -266,7 +269,7 @@ def _facts(
 
 
 def _shortened(name: str, one: str | None, other: str | None) -> tuple[str | None, str | None]:
-    """Of two long lists of CPU flags only what one has and the other lacks."""
+    """Return the two values. Of two long lists of CPU flags, return the flags that only one side has."""
     if name != "cpu_flags" or one is None or other is None:
         return one, other
     mine, theirs = set(one.split()), set(other.split())
@@ -274,7 +277,7 @@ def _shortened(name: str, one: str | None, other: str | None) -> tuple[str | Non
 
 
 def _old_driver(there: Fingerprint) -> Iterator[Difference]:
-    """A driver that this TensorFlow's CUDA cannot use: the job would run on the CPU, silently."""
+    """Yield a driver that is too old for this TensorFlow's CUDA: the job would silently run on the CPU."""
     wanted, driver = there.facts.get("tensorflow.cuda_version", ""), there.facts.get("driver", "")
     numbers = [int(part) for part in driver.split(".") if _FEW_DIGITS.match(part)]
     major = wanted.split(".")[0]

@@ -1,4 +1,4 @@
-"""The CUDA packages of a lock that a computer without NVIDIA's driver does without: gigabytes for nothing.
+"""The CUDA packages of a lock that are useless on a computer without NVIDIA's driver, and take gigabytes.
 
 TensorFlow and JAX compute on the CPU without them, with the same wheels; PyTorch does not load without them.
 """
@@ -16,21 +16,23 @@ from orchestrator.stack.gpu_lock import Framework, frameworks, is_cuda
 from orchestrator.stack.lock import logical_lines
 
 DRIVER = Path("/proc/driver/nvidia/version")
-"""There where NVIDIA's driver is loaded."""
+"""This file exists if NVIDIA's driver is loaded."""
 
 _BLOCK = re.compile(r"(?m)^(?=\[\[packages\]\]\s*$)")
 _NAME = re.compile(r'(?m)^name = "([^"]+)"')
 
 
 def idle(pins: Sequence[Pin], driver: str | None) -> frozenset[str]:
-    """The pins that nothing uses on a computer with that driver, "" or None: without one."""
+    """Return the pins that nothing uses on a computer with that driver; "" or None: it has none."""
     if driver or Framework.TORCH in frameworks(pins) or not frameworks(pins):
         return frozenset()
     return frozenset(pin.name for pin in pins if is_cuda(pin))
 
 
 def without(text: str, kind: str, names: Collection[str]) -> str:
-    """A lock's text less those packages. `kind`: as Lock has it; of a uv.lock, what `export` made of it."""
+    """Return a lock's text without those packages. `kind`: that of the Lock; for a uv.lock, `text` is
+    what `export` returned.
+    """
     if kind == "requirements":
         return "".join(f"{line}\n" for line in _requirements(text, names))
     return "".join(block for block in _BLOCK.split(text) if not _is_of(block, names))

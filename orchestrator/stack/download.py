@@ -1,4 +1,6 @@
-"""Wheels from their indexes into this computer's cache, several at a time, each by its SHA-256."""
+"""Download wheels from their indexes into this computer's cache, several at a time, each verified by its
+SHA-256.
+"""
 
 from __future__ import annotations
 
@@ -25,11 +27,11 @@ _PATIENCE = 60.0
 
 
 class DownloadFailed(StackError):
-    """A file could not be had from where it was said to be."""
+    """A file could not be downloaded from the address that an index gave for it."""
 
 
 def cached(wheel: Wheel, cache: Path) -> Path:
-    """Where a wheel lies in the cache, whether it is there or not."""
+    """Return the path of a wheel in the cache, whether or not it is there."""
     return cache / "wheels" / wheel.sha256 / wheel.filename
 
 
@@ -41,7 +43,9 @@ def collect(
     index_lines: tuple[str, ...] = (),
     environ: Mapping[str, str] = os.environ,
 ) -> list[Path]:
-    """Every wheel in the cache, those that were missing downloaded. Raises StackError, naming what failed."""
+    """Download the wheels that are missing in the cache, and return the paths of all. Raise StackError,
+    naming what failed.
+    """
     absent = [wheel for wheel in wheels if not cached(wheel, cache).is_file()]
     meter = _Meter(absent, progress)
     with ThreadPoolExecutor(_AT_ONCE) as pool:
@@ -57,7 +61,7 @@ def collect(
 
 
 class _Meter:
-    """Bytes of all downloads together; the total grows where sizes become known late."""
+    """Bytes of all downloads together; the total grows when a size becomes known late."""
 
     def __init__(self, wheels: Sequence[Wheel], progress: Progress) -> None:
         self._progress = progress
@@ -72,7 +76,7 @@ class _Meter:
     def add(self, count: int) -> None:
         with self._mutex:
             self._done += count
-            # never all of it: another size may be learnt yet
+            # never the whole: another size may become known
             self._progress.transfer("wheels", self._done, max(self._total, self._done + 1))
 
     def end(self) -> None:
@@ -110,7 +114,7 @@ def _adopt(fresh: Path, final: Path) -> None:
 
 
 def _with_patience(wheel: Wheel, target: Path, meter: _Meter, login: str | None) -> str:
-    """Download, again after a network fault; the SHA-256 of what came."""
+    """Download a wheel, with retries after network errors, and return the SHA-256 of what arrived."""
     for attempt in range(1, _TRIES + 1):
         try:
             return _download(wheel, target, meter, login)
@@ -128,7 +132,10 @@ def _with_patience(wheel: Wheel, target: Path, meter: _Meter, login: str | None)
 def _said(error: OSError) -> str:
     status = getattr(error, "code", None)
     if status in (401, 403):
-        return f"its index wants a login (HTTP {status}). uv and pip settings and ~/.netrc were looked at."
+        return (
+            f"its index requires a login (HTTP {status}). orch looked for one in the settings of uv and pip, "
+            "and in ~/.netrc."
+        )
     return f"{getattr(error, 'reason', None) or error}."
 
 

@@ -1,4 +1,5 @@
-"""The few facts of a Linux binary that decide whether it runs elsewhere, and where it looks for libraries.
+"""The facts of a Linux binary that decide whether it runs on another machine, and where it looks for
+libraries.
 
 Format: System V ABI, "Object Files" and "Dynamic Linking". 64-bit little-endian only (x86-64, AArch64).
 """
@@ -37,16 +38,16 @@ def is_elf(image: bytes) -> bool:
 
 
 def glibc_needed(image: bytes) -> tuple[int, int]:
-    """The newest glibc whose symbols the binary asks for; (0, 0) where none is named."""
+    """Return the newest glibc whose symbols the binary needs; (0, 0) if it names none."""
     versions = re.findall(rb"GLIBC_(\d+)\.(\d+)(?:\.\d+)?\x00", image)
     return max(((int(major), int(minor)) for major, minor in versions), default=(0, 0))
 
 
 def with_runpath(image: bytes, runpath: str) -> bytes:
-    """The same binary with `runpath` ("$ORIGIN/../lib") as its one library search path.
+    """Return the binary with `runpath` ("$ORIGIN/../lib") as its only library search path.
 
-    The string table moves to a new segment at the end of the file, which takes the place of a note
-    (build id): notes are read by debuggers only. Raises NotPatchable where there is no such place.
+    The string table moves to a new segment at the end of the file, which replaces a note (build id): only
+    debuggers read notes. Raise NotPatchable if there is no note to replace.
     """
     segments = _segments(image)
     dynamic = next((s for s in segments if s.kind == _PT_DYNAMIC), None)

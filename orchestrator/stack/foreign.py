@@ -1,4 +1,4 @@
-"""uv for a machine of another kind than this computer: from its own wheel, of the same version."""
+"""uv for a machine of another kind than this computer: from uv's own wheel, in the same version."""
 
 from __future__ import annotations
 
@@ -16,11 +16,13 @@ from orchestrator.stack.uv import run_uv
 from orchestrator.stack.wheels import cache_home, find_wheels
 
 _OLDEST_LIBC = "glibc 2.28"
-"""Its wheels are built for this or older; the machine's own is not asked for."""
+"""uv's wheels are built for this or an older version; the machine's own is not asked for."""
 
 
 def uv_for(system: str, machine: str, here: Path) -> Path | bytes:
-    """The uv binary for such a machine: this computer's own where they are alike."""
+    """Return the uv binary for such a machine: the path of this computer's own if they are of the same
+    kind.
+    """
     if (system, machine) == (platform.system(), platform.machine()):
         return here
     version = subprocess.run([here, "--version"], capture_output=True, text=True, check=True).stdout.split()[
@@ -39,4 +41,4 @@ def uv_for(system: str, machine: str, here: Path) -> Path | bytes:
         for name in archive.namelist():
             if name.endswith("/scripts/uv"):
                 return archive.read(name)
-    raise StackError(f"{wheel.filename} holds no uv.")
+    raise StackError(f"{wheel.filename} contains no uv binary.")

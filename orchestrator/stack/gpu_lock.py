@@ -1,4 +1,5 @@
-"""Whether a lock can use an NVIDIA GPU, told by its pins before anything is rented. Pure, but for `place_of`.
+"""Whether a lock can use an NVIDIA GPU, decided by its pins before anything is rented. Pure, except for
+`place_of`.
 
 TensorFlow's wheels hold no CUDA: `tensorflow[and-cuda]` pins it as nvidia-* (tensorflow.org, "Install
 TensorFlow with pip"), for x86 alone. JAX computes on a GPU by a plug-in, jax-cuda12-plugin ("Installation").
@@ -60,19 +61,25 @@ _PACKAGES = {
 
 
 def linux_markers(markers: Mapping[str, str], arch: str) -> dict[str, str]:
-    """The markers of the same Python on a Linux machine of that processor, as the profile names it."""
+    """Return the markers of the same Python on a Linux machine of processor `arch`, as the profile names
+    it.
+    """
     there = {"sys_platform": "linux", "platform_system": "Linux", "os_name": "posix"}
     return {**markers, **there, "platform_machine": _MACHINES[arch]}
 
 
 def frameworks(pins: Sequence[Pin], backend: str | None = None) -> tuple[Framework, ...]:
-    """What can train of these pins; with Keras's `backend`, that one alone where it is pinned."""
+    """Return the frameworks among the pins that can train. With Keras's `backend`, return only that one
+    if it is pinned.
+    """
     found = tuple(dict.fromkeys(_PACKAGES[pin.name] for pin in pins if pin.name in _PACKAGES))
     return tuple(each for each in found if each == backend) or found
 
 
 def unfit(pins: Sequence[Pin], arch: str, backend: str | None = None) -> Unfit | None:
-    """The first pin to name where no framework of `pins`, those for the machine, can use a GPU there."""
+    """Return the first pin to name in an error if no framework of `pins` can use a GPU on the machine;
+    None if one can.
+    """
     wanted = frameworks(pins, backend)
     lacking = [each for each in _lacking(pins, arch) if each.framework in wanted]
     able = set(wanted) - {each.framework for each in lacking}
@@ -80,18 +87,18 @@ def unfit(pins: Sequence[Pin], arch: str, backend: str | None = None) -> Unfit |
 
 
 def able(pins: Sequence[Pin], arch: str, backend: str | None = None) -> tuple[Framework, ...]:
-    """The frameworks that must list the machine's GPUs."""
+    """Return the frameworks that must list the machine's GPUs."""
     lacking = {each.framework for each in _lacking(pins, arch)}
     return tuple(each for each in frameworks(pins, backend) if each not in lacking)
 
 
 def is_cuda(pin: Pin) -> bool:
-    """Whether a package holds CUDA and nothing else: a library of NVIDIA's, or JAX's plug-in."""
+    """Return whether a package contains nothing but CUDA: a library of NVIDIA's, or JAX's plug-in."""
     return bool(_LIBRARY.fullmatch(pin.name) or _PLUGIN.fullmatch(pin.name))
 
 
 def cuda_of(pins: Collection[Pin]) -> int | None:
-    """The major version of CUDA that the pins bring or ask for; the newest where there are several."""
+    """Return the major version of CUDA that the pins contain or require; the newest if there are several."""
     return max(filter(None, map(_cuda, pins)), default=None)
 
 
@@ -126,7 +133,7 @@ def _lack(framework: Framework, pin: Pin, arch: str, *, libraries: bool, plugin:
 
 
 def place_of(lock: Lock, pin: Pin) -> str:
-    """file:line:column of a pin, from 1; the file alone where it does not show."""
+    """Return file:line:column of a pin, counted from 1; only the file if the pin is not found in it."""
     pattern = re.compile(
         r'name\s*=\s*"([^"]+)"' if lock.kind != "requirements" else r"\s*([A-Za-z0-9][\w.-]*)"
     )

@@ -1,6 +1,6 @@
-"""The user's package indexes: pip's settings in uv's words, and the credentials for a download.
+"""The user's package indexes: pip's settings as settings of uv, and the credentials for a download.
 
-Credentials are read when they are needed and go into a request's header; they are never written anywhere.
+Credentials are read when they are needed, and sent in a request's header. They are never written anywhere.
 """
 
 from __future__ import annotations
@@ -18,7 +18,9 @@ _PIP_KEYS = ("index-url", "extra-index-url", "find-links")
 
 
 def pip_settings(environ: Mapping[str, str]) -> dict[str, tuple[str, ...]]:
-    """pip's index-url, extra-index-url and find-links: from its files, overridden by PIP_* variables."""
+    """Return pip's index-url, extra-index-url and find-links: from its files, overridden by PIP_*
+    variables.
+    """
     found: dict[str, tuple[str, ...]] = {}
     for path in _pip_files(environ):
         parser = configparser.RawConfigParser()
@@ -38,7 +40,7 @@ def pip_settings(environ: Mapping[str, str]) -> dict[str, tuple[str, ...]]:
 
 
 def _pip_files(environ: Mapping[str, str]) -> Iterator[Path]:
-    """pip's configuration files, the weakest first."""
+    """Yield pip's configuration files, those of lowest precedence first."""
     home = Path(environ.get("HOME", "~")).expanduser()
     yield Path("/etc/pip.conf")
     yield home / ".pip/pip.conf"
@@ -48,9 +50,9 @@ def _pip_files(environ: Mapping[str, str]) -> Iterator[Path]:
 
 
 def pip_as_uv(environ: Mapping[str, str]) -> dict[str, str]:
-    """pip's index settings as uv variables, for what no uv variable says already.
+    """Return pip's index settings as variables of uv; none if a variable of uv already names an index.
 
-    Local places that do not exist are left out: pip ignores them, uv stops.
+    Local folders that do not exist are left out: pip ignores them, but uv stops.
     """
     settings = {key: tuple(filter(_exists, values)) for key, values in pip_settings(environ).items()}
     wanted = {
@@ -76,20 +78,21 @@ def has_secret(url: str) -> bool:
 
 
 def bare(url: str) -> str:
-    """`url` without user and password."""
+    """Return `url` without user and password."""
     parts = urlsplit(url)
     return urlunsplit(parts._replace(netloc=parts.netloc.rpartition("@")[2]))
 
 
 def without_secrets(text: str) -> str:
-    """`text` fit for people: what stands before the @ of any URL is gone."""
+    """Return `text` with the credentials in URLs replaced by ***."""
     return re.sub(r"(\w+://)[^\s/@]+@", r"\1***@", text)
 
 
 def authorization(url: str, environ: Mapping[str, str], lines: tuple[str, ...] = ()) -> str | None:
-    """The Authorization header for `url`: from itself, the configured indexes of its host, or ~/.netrc.
+    """Return the Authorization header for `url`: from the url itself, the configured indexes of its host, or
+    ~/.netrc; None if there is none.
 
-    `lines` are what a lock and its project say of indexes: options, URLs, NAME=URL.
+    `lines` are what a lock and its project say about indexes: options, URLs, NAME=URL.
     """
     host = urlsplit(bare(url)).netloc
     for candidate in (url, *_configured(environ), *_urls_in(" ".join(lines))):
@@ -110,7 +113,9 @@ def _urls_in(text: str) -> list[str]:
 
 
 def _from_names(host: str, environ: Mapping[str, str], lines: tuple[str, ...]) -> str | None:
-    """uv's UV_INDEX_<NAME>_USERNAME and _PASSWORD, for an index that is named as NAME=URL."""
+    """Return the login in UV_INDEX_<NAME>_USERNAME and _PASSWORD of uv, for an index that is named as
+    NAME=URL.
+    """
     declared = " ".join((environ.get("UV_INDEX", ""), environ.get("UV_DEFAULT_INDEX", ""), *lines))
     for name, url in re.findall(r"([\w.-]+)=(https?://\S+)", declared):
         prefix = "UV_INDEX_" + re.sub(r"\W", "_", name).upper()

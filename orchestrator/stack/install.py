@@ -1,7 +1,8 @@
-"""A lock installed on a machine, exactly, by hash; proven by reading it back; skipped where it is there.
+"""Install a lock on a machine: exactly, by hash, verified by reading it back, and skipped if it is there
+already.
 
-An environment cannot be moved, so it is built in place, and it counts once its marker
-<base>/stacks/<digest>.json is written. Killed before that, the next install begins anew.
+An environment cannot be moved, so it is built in place. It is complete once its marker
+<base>/stacks/<digest>.json is written. If a call is killed before that, the next install starts again.
 """
 
 from __future__ import annotations
@@ -28,14 +29,14 @@ from orchestrator.stack.wheels import Wheel, cache_home, find_wheels, index_hint
 
 _FORMAT = "1"
 _SECONDS = 900.0
-"""For the machine to check, or to remove, all files of a stack."""
+"""Limit for the machine to check, or to remove, all files of a stack."""
 _DELIVERIES = ("auto", "push", "download")
 _READ_MARKER = 'cat "$1" 2>/dev/null || exit 9; echo; shift; exec "$@"'
 
 
 @dataclass(frozen=True)
 class Installed:
-    """`python`: the environment's interpreter there. `skipped`: it was there already, unaltered."""
+    """`python`: the environment's interpreter on the machine. `skipped`: it was there already, unaltered."""
 
     python: str
     fingerprint: Fingerprint
@@ -43,7 +44,9 @@ class Installed:
 
 
 def stack_digest(lock: Lock, interpreter: Interpreter) -> str:
-    """Names an environment: the interpreter and every pin. Comments in a lock do not change it."""
+    """Return the name of an environment: a digest of the interpreter and of every pin. Comments in a lock
+    do not change it.
+    """
     pins = sorted([pin.name, pin.version, sorted(pin.hashes), pin.marker] for pin in lock.pins)
     text = json.dumps([_FORMAT, interpreter.key, pins])
     return hashlib.sha256(text.encode()).hexdigest()[:16]
@@ -58,13 +61,13 @@ def install(
     delivery: str = "auto",
     progress: Progress | None = None,
 ) -> Installed:
-    """The lock's packages for that machine under <base>/stacks, nothing else, read back and proven.
+    """Install the lock's packages for that machine below <base>/stacks, nothing else, and verify them.
 
-    `delivery`: push sends wheels over the connection, download lets the machine fetch them, auto asks the
-    machine what it can reach. Raises StackError where that fails.
+    `delivery`: "push" sends wheels over the connection, "download" has the machine fetch them, "auto" chooses
+    by what the machine can reach. Raise StackError if that fails.
     """
     if delivery not in _DELIVERIES:
-        raise StackError(f"delivery {delivery!r} is none of {', '.join(_DELIVERIES)}.")
+        raise StackError(f"delivery {delivery!r} is not one of {', '.join(_DELIVERIES)}.")
     progress = progress or Silent()
     place = _Place(host, agent, stack_digest(lock, interpreter))
     known = _already(place, lock, progress)
@@ -80,7 +83,7 @@ def install(
 
 @dataclass(frozen=True)
 class _Place:
-    """Where one environment lives there."""
+    """The paths of one environment on the machine."""
 
     host: Host
     agent: Agent
@@ -104,7 +107,9 @@ def _marker(digest: str, fingerprint: Fingerprint) -> bytes:
 
 
 def _already(place: _Place, lock: Lock, progress: Progress) -> Fingerprint | None:
-    """The fingerprint of a complete environment that still is what was installed: one round trip."""
+    """Return the fingerprint of an environment that is complete and unaltered, else None, in one round
+    trip.
+    """
     argv = attest_argv(place.agent, place.python, cache=place.cache)
     done = place.host.run(("sh", "-c", _READ_MARKER, "sh", place.marker, *argv), timeout=_SECONDS, most=LONG)
     if done.returncode == 9:
@@ -113,7 +118,7 @@ def _already(place: _Place, lock: Lock, progress: Progress) -> Fingerprint | Non
     try:
         fingerprint = parse_fingerprint(said)
     except Malformed:
-        _begin_anew(place, "it does not describe itself", progress)
+        _begin_anew(place, "it could not be read back", progress)
         return None
     faults = _faults(lock, fingerprint)
     if marker.strip() == _marker(place.digest, fingerprint) and not faults:
@@ -123,7 +128,9 @@ def _already(place: _Place, lock: Lock, progress: Progress) -> Fingerprint | Non
 
 
 def _begin_anew(place: _Place, why: str, progress: Progress) -> None:
-    """Installed files are hard links into uv's cache: what was changed in one is changed in the other."""
+    """Remove uv's cache there. Installed files are hard links into it, so a change of an installed file
+    changed the cache too.
+    """
     progress.say(f"The stack on the machine has changed since it was installed ({why}): reinstalling")
     place.host.run(("rm", "-rf", f"{place.agent.base}/uv-cache"), timeout=_SECONDS)
 
@@ -198,14 +205,16 @@ def _push(place: _Place, order: _Order, progress: Progress) -> tuple[Wheel, ...]
 
 
 def _no_download(place: _Place, wheels: Sequence[Wheel]) -> str | None:
-    """Why the machine cannot fetch these itself, None where it can. Index logins are never given to it."""
+    """Return why the machine cannot fetch these wheels itself; None if it can. It is never given logins
+    of indexes.
+    """
     if any(urlsplit(wheel.url).scheme not in ("http", "https") for wheel in wheels):
         return "some packages come from files of this computer."
     return unreachable(place.host, place.agent.python, [wheel.url for wheel in wheels])
 
 
 def _try_build(place: _Place, wheels: Sequence[Wheel], *, network: bool) -> str | None:
-    """Build the environment; None, or what uv said."""
+    """Build the environment. Return what uv printed if that fails, else None."""
     base, digest = place.agent.base, place.digest
     place.host.put(pylock(wheels, network=network).encode(), f"{base}/stacks/pylock.{digest}.toml")
     try:
@@ -216,7 +225,7 @@ def _try_build(place: _Place, wheels: Sequence[Wheel], *, network: bool) -> str 
 
 
 def pylock(wheels: Sequence[Wheel], *, network: bool) -> str:
-    """A pylock.toml of exactly these wheels: by URL, or as they lie in ../wheels."""
+    """Return a pylock.toml of exactly these wheels: by URL, or by path in ../wheels."""
     parts = ['lock-version = "1.0"', 'created-by = "orch"', "packages = []" if not wheels else ""]
     for wheel in wheels:
         digest = f"{{ sha256 = {json.dumps(wheel.sha256)} }}"

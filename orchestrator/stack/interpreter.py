@@ -1,4 +1,4 @@
-"""A Python interpreter as facts, read by asking it."""
+"""The facts of a Python interpreter, read by running it."""
 
 from __future__ import annotations
 
@@ -14,7 +14,7 @@ from orchestrator.model.answers import Like, Malformed, decoded
 from orchestrator.model.plain import last_words
 
 PROBE = (Path(__file__).resolve().parent.parent / "runtime/attest/probe.py").read_text("utf-8")
-"""The program that an interpreter runs, by `-I -c`, to say what it is."""
+"""The program that an interpreter runs, with `-I -c`, to report its facts."""
 
 _NAME = r"[A-Za-z0-9_.-]{0,64}"
 
@@ -23,8 +23,8 @@ _NAME = r"[A-Za-z0-9_.-]{0,64}"
 class Interpreter:
     """One interpreter. `executable` as it was given; the paths below it are those of its base installation.
 
-    `flags` are its ABI's ("t" for free threading); `missing` names modules of the standard library that
-    it was built without; `markers` is its PEP 508 environment.
+    `flags`: those of its ABI ("t" for free threading). `missing`: modules of the standard library that it was
+    built without. `markers`: its PEP 508 environment.
     """
 
     executable: str
@@ -54,13 +54,13 @@ class Interpreter:
 
 
 def parse(text: bytes) -> Interpreter:
-    """The Interpreter in the output of `PROBE`. Raises Malformed where that is something else."""
+    """Return the Interpreter in the output of `PROBE`. Raise Malformed if the output is something else."""
     return decoded(Interpreter, text)
 
 
 @cache
 def interpreter(python: Path) -> Interpreter:
-    """Ask `python` what it is. Raises StackError where it does not answer like a Python."""
+    """Return the facts of `python`. Raise StackError if it does not run, or is not a usable Python."""
     try:
         done = subprocess.run([str(python), "-I", "-c", PROBE], capture_output=True, timeout=60, check=False)
     except (OSError, subprocess.TimeoutExpired) as error:

@@ -1,4 +1,4 @@
-"""The environment in which the user works, found or made from the lock."""
+"""The environment in which the user works: find it, or build it from the lock."""
 
 from __future__ import annotations
 
@@ -35,7 +35,7 @@ _VERSION = ".".join(map(str, sys.version_info[:3]))
 
 @dataclass(frozen=True)
 class LocalStack:
-    """`python` of the local environment; `made`: it is ours, built from the lock."""
+    """`python` of the local environment; `made`: orch built it from the lock."""
 
     python: Path
     made: bool
@@ -49,9 +49,10 @@ def local_environment(
     progress: Progress | None = None,
     environ: Mapping[str, str] = os.environ,
 ) -> LocalStack:
-    """`python` where given, else the project's .venv, else the activated one inside it, else one made here.
+    """Return `python` if given, else the project's .venv, else the activated one inside it, else one that is
+    built here.
 
-    A made one lies in this computer's cache and is reused. Raises StackError.
+    A built environment is kept in this computer's cache and reused. Raises StackError.
     """
     found = python or _own_environment(project, environ)
     if found:
@@ -63,9 +64,9 @@ def local_environment(
 def existing_environment(
     lock: Lock, project: Path, python: Path | None = None, *, environ: Mapping[str, str] = os.environ
 ) -> LocalStack | None:
-    """As `local_environment`, but nothing is made: None where there is none yet.
+    """Return the environment as `local_environment` does, but build nothing: None if there is none yet.
 
-    Raises StackError where none could be made, because no Python here is one that the lock asks for.
+    Raise StackError if none could be built, because no Python on this computer satisfies the lock.
     """
     found = python or _own_environment(project, environ)
     if found:
@@ -79,7 +80,9 @@ def existing_environment(
 def local_interpreter(
     lock: Lock, project: Path, python: Path | None = None, *, environ: Mapping[str, str] = os.environ
 ) -> Interpreter:
-    """That of the environment in which the user works, or would work. Nothing is made. Raises StackError."""
+    """Return the interpreter of the environment in which the user works, or would work. Builds nothing.
+    Raises StackError.
+    """
     return interpreter(python or _own_environment(project, environ) or base_python(lock, project, environ))
 
 
@@ -107,7 +110,7 @@ def _made(lock: Lock, project: Path, cache: Path, progress: Progress, environ: M
 
 
 def _idle(lock: Lock, base: Interpreter) -> frozenset[str]:
-    """What of the lock this computer has no use for."""
+    """Return the pins of the lock that are useless on this computer."""
     pins = applicable(lock.pins, base.markers)
     return cuda_free.idle(pins, "loaded" if cuda_free.DRIVER.exists() else None)
 
@@ -118,7 +121,9 @@ def _name_of(lock: Lock, base: Interpreter) -> str:
 
 
 def _announced(lock: Lock, base: Interpreter) -> str:
-    """What is about to be made, with what is left out, or is large and of no use here."""
+    """Return what to say before the environment is built, with what is left out, or is large and useless
+    here.
+    """
     said = f"Making the local environment from {lock.path.name} ({counted(len(lock.pins), 'package')}"
     pins = applicable(lock.pins, base.markers)
     idle, cuda = _idle(lock, base), [pin for pin in pins if is_cuda(pin)]
@@ -138,7 +143,10 @@ def _complete(marker: Path, python: Path) -> bool:
 
 @contextmanager
 def alone(path: Path) -> Iterator[None]:
-    """One builder at a time; whoever waited finds the environment made. LocalError where none can be kept."""
+    """Hold a lock so that one process builds at a time; the next one then finds the environment built.
+
+    Raise LocalError if the folder cannot be written.
+    """
     try:
         path.parent.mkdir(parents=True, exist_ok=True)
         handle = path.open("w")
@@ -158,7 +166,9 @@ def alone(path: Path) -> Iterator[None]:
 def _build(
     lock: Lock, base: Interpreter, folder: Path, environ: Mapping[str, str], idle: frozenset[str]
 ) -> None:
-    """Anew, without the packages of `idle`: what an interrupted build left is removed first."""
+    """Build the environment without the packages of `idle`. Remains of an interrupted build are removed
+    first.
+    """
     shutil.rmtree(folder, ignore_errors=True)
     purpose = f"The local environment could not be created from {lock.path}:"
     run_uv(
@@ -174,7 +184,7 @@ def _build(
 
 
 def _source(lock: Lock, folder: Path, idle: frozenset[str]) -> Path:
-    """The file that uv reads: the lock itself, or what uv says of a uv.lock; less `idle`."""
+    """Return the file that uv reads: the lock itself, or uv's export of a uv.lock; without `idle`."""
     if lock.kind != "uv.lock" and not idle:
         return lock.path.absolute()
     text = export(lock.path, "pylock.toml") if lock.kind == "uv.lock" else lock.path.read_text("utf-8-sig")
@@ -185,9 +195,10 @@ def _source(lock: Lock, folder: Path, idle: frozenset[str]) -> Path:
 
 
 def base_python(lock: Lock, project: Path, environ: Mapping[str, str] = os.environ) -> Path:
-    """The Python that the project (.python-version, requires-python) and its lock ask for, else this one.
+    """Return the Python that the project (.python-version, requires-python) and its lock ask for, else this
+    one.
 
-    Raises StackError where none of those that are installed here is such a one.
+    Raise StackError if no installed Python satisfies them.
     """
     if (project / ".python-version").exists():
         return _find("", project, environ, f"{project / '.python-version'} asks for another")
@@ -196,7 +207,7 @@ def base_python(lock: Lock, project: Path, environ: Mapping[str, str] = os.envir
         return _find(asked, project, environ, f"{project} and {lock.path.name} ask for Python {asked}")
     made_with = compiled_for(lock)
     if made_with and not _satisfied(made_with):
-        with contextlib.suppress(StackError):  # it may well do on another one
+        with contextlib.suppress(StackError):  # the lock may work with another one
             return _find(made_with, project, environ, "")
     return Path(sys.executable)
 

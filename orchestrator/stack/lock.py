@@ -1,6 +1,7 @@
-"""A project's lock as a Lock: hashed requirements, uv.lock or pylock.toml (PEP 751).
+"""Read a project's lock: hashed requirements, uv.lock or pylock.toml (PEP 751).
 
-Every refusal names file and line: a pin that is not exact, or has no SHA-256, pins nothing.
+Every refusal names file and line. A pin that has no exact version or no SHA-256 is refused, because it does
+not determine what is installed.
 """
 
 from __future__ import annotations
@@ -51,7 +52,9 @@ _LONG = {"--requirement": "-r", "--constraint": "-c", "--constraints": "-c", "--
 
 
 def read_lock(path: Path) -> Lock:
-    """The lock in `path`, told by its name. Raises StackError with file:line where it pins too little."""
+    """Return the lock in `path`; its kind follows from the file's name. Raise StackError with file:line
+    if a pin is incomplete.
+    """
     try:
         content = path.read_bytes()
     except OSError as error:
@@ -61,7 +64,10 @@ def read_lock(path: Path) -> Lock:
 
 @lru_cache(maxsize=8)
 def _parsed(path: Path, content: bytes, _project: bytes) -> Lock:
-    """The lock with this content. One command asks for it many times."""
+    """Return the lock with this content. Cached, because one command asks for it many times.
+
+    `_project`: the pyproject.toml beside a uv.lock, so that a change of it is noticed.
+    """
     text = _decoded(content, path)
     kind = _kind(path)
     if kind == "uv.lock":
@@ -74,7 +80,7 @@ def _parsed(path: Path, content: bytes, _project: bytes) -> Lock:
 
 
 def _beside(path: Path) -> bytes:
-    """The pyproject.toml that uv reads with its lock; b"" for other locks."""
+    """Return the pyproject.toml that uv reads with its lock; b"" for other locks."""
     if _kind(path) != "uv.lock":
         return b""
     try:
@@ -97,7 +103,7 @@ def _decoded(content: bytes, path: Path) -> str:
 
 
 def export(path: Path, form: str) -> str:
-    """What `uv sync` would install from a uv.lock, in another `form`, less the project itself."""
+    """Return what `uv sync` would install from a uv.lock, in another `form`, without the project itself."""
     return run_uv(
         ["export", "--frozen", "--no-emit-project", "--no-header", "--format", form],
         cwd=path.parent,
@@ -109,7 +115,9 @@ def export(path: Path, form: str) -> str:
 
 
 def parse_requirements(text: str, path: Path, *, lines: bool = True) -> tuple[Pin, ...]:
-    """The pins of hashed requirements. `lines=False`: refusals name the file alone, for made text."""
+    """Return the pins of hashed requirements. `lines=False`: errors name the file without a line, for
+    generated text.
+    """
     pins = []
     for number, line in logical_lines(text):
         where = f"{path}:{number}" if lines else str(path)
@@ -121,13 +129,15 @@ def parse_requirements(text: str, path: Path, *, lines: bool = True) -> tuple[Pi
 
 
 def index_lines(text: str) -> tuple[str, ...]:
-    """The option lines of a requirements file that say where packages come from."""
+    """Return the option lines of a requirements file that say where packages come from."""
     found = (line for _, line in logical_lines(text))
     return tuple(line for line in found if re.split(r"[= ]", line, maxsplit=1)[0] in _INDEX_OPTIONS)
 
 
 def logical_lines(text: str) -> Iterator[tuple[int, str]]:
-    """(number of its first line, joined text without comments) of each requirement or option."""
+    """Yield each requirement or option: the number of its first line, and its text, joined and without
+    comments.
+    """
     parts: list[str] = []
     start = 0
     for number, raw in enumerate([*text.splitlines(), ""], 1):
@@ -135,7 +145,7 @@ def logical_lines(text: str) -> Iterator[tuple[int, str]]:
         bare = re.sub(r"(^|\s)#.*$", "", raw.rstrip().removesuffix("\\") if continued else raw).strip()
         start = start if parts else number
         parts += [bare] if bare else []
-        # A comment line ends a requirement, even one that ends in a backslash: so pip reads it.
+        # A comment line ends a requirement, even one that ends in a backslash, as in pip.
         if not continued and parts:
             yield start, " ".join(parts)
             parts = []
@@ -166,7 +176,9 @@ def _pin(line: str, where: str) -> Pin:
 
 
 def _hashing(where: str) -> str:
-    """What makes a lock of the file at `where` (file:line), or of what it was made of."""
+    """Return the command that makes a lock from the file at `where` (file:line), or from the file it was
+    made from.
+    """
     file = Path(where.rpartition(":")[0])
     source, lock = (
         (file, file.with_suffix(".lock")) if file.suffix == ".txt" else (file.with_suffix(".in"), file)
@@ -199,7 +211,7 @@ def _check_marker(marker: str, where: str) -> None:
 
 
 def parse_pylock(text: str, path: Path) -> tuple[Pin, ...]:
-    """The pins of a pylock.toml. Packages from version control, a folder or an archive are refused."""
+    """Return the pins of a pylock.toml. Packages from version control, a folder or an archive are refused."""
     from packaging.pylock import Pylock, PylockUnsupportedVersionError, PylockValidationError
 
     document = read_toml(text, path)
@@ -226,7 +238,9 @@ def read_toml(text: str, path: Path) -> dict[str, Any]:
 
 
 def _place(text: str, path: Path, within: str) -> str:
-    """The file, with the line of the package that `within` (packages[3].wheels[0]) is of, if there is one."""
+    """Return the file, with the line of the package that `within` (packages[3].wheels[0]) belongs to, if
+    there is one.
+    """
     number = re.match(r"packages\[(\d+)\]", within)
     heads = [n for n, line in enumerate(text.splitlines(), 1) if re.match(r"\s*\[\[\s*packages\s*\]\]", line)]
     return f"{path}:{heads[int(number[1])]}" if number and int(number[1]) < len(heads) else str(path)

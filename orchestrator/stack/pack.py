@@ -1,4 +1,4 @@
-"""Files on their way to a machine: one tar stream into `tar -x`, compressed while that saves time."""
+"""Send files to a machine: one tar stream into `tar -x`, compressed while that saves time."""
 
 from __future__ import annotations
 
@@ -17,12 +17,14 @@ from orchestrator.model.plain import last_words
 _CHUNK = 1 << 20
 _HEADER = 512
 _UNPACKED_WITHIN = 900.0
-"""Seconds for tar to end once all is sent."""
+"""Seconds for tar to end after everything was sent."""
 
 
 @dataclass(frozen=True)
 class Member:
-    """One file of a stream: `path` there; its content from a file or from memory, or a link's target."""
+    """One file of a stream. `path`: on the machine. The content comes from a file or from memory; or
+    `link`: the target of a link.
+    """
 
     path: str
     source: Path | bytes = b""
@@ -39,10 +41,10 @@ class Member:
 def send(
     host: Host, members: Sequence[Member], folder: str, *, squeeze: bool, label: str, progress: Progress
 ) -> int:
-    """Unpack `members` into `folder` there, which is made. The bytes that they hold.
+    """Unpack `members` into `folder` on the machine, which is created. Return the number of bytes in them.
 
-    `squeeze`: the machine has gzip. Not atomic: send to a fresh folder, then rename it.
-    Raises StackError with what tar said, HostError where the contact was lost.
+    `squeeze`: the machine has gzip. Not atomic: send to a new folder, then rename it. Raise StackError with
+    what tar printed, HostError if contact was lost.
     """
     unpack = (
         'mkdir -p "$1" && gzip -dc | tar -xf - -C "$1"' if squeeze else 'mkdir -p "$1" && tar -xf - -C "$1"'
@@ -63,7 +65,7 @@ def send(
 
 
 def _explain(channel: Channel, label: str, lost: HostError) -> None:
-    """A pipe that broke because tar gave up is tar's failure, not the network's."""
+    """Raise the error for a broken pipe: StackError if tar gave up, else the HostError."""
     try:
         done = channel.wait(5)
     except Exception:
@@ -104,10 +106,10 @@ def _add(archive: tarfile.TarFile, member: Member) -> None:
 
 
 class _Sink(io.RawIOBase):
-    """A channel as a file that tarfile writes to. With `squeeze`, what goes through it is gzip.
+    """A channel as a file that tarfile writes to. With `squeeze`, its output is gzip.
 
-    Each chunk is a gzip member of its own, so the effort can change under way: a chunk goes compressed
-    while the seconds that compression costs are fewer than those it saves on this very line.
+    Each chunk is a gzip member of its own, so that the compression level can change during a transfer: a
+    chunk is compressed while that takes less time than it saves on this connection.
     """
 
     def __init__(self, channel: Channel, squeeze: bool) -> None:

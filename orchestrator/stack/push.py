@@ -1,4 +1,4 @@
-"""Wheels from this computer's cache to a machine that has no network, each verified there."""
+"""Send wheels from this computer's cache to a machine that has no network, and verify each there."""
 
 from __future__ import annotations
 
@@ -16,7 +16,7 @@ from orchestrator.stack.wheels import Wheel
 
 _SPARE = 64 << 20
 _BYTECODE = 1.25
-"""An installed tree with bytecode against without (TensorFlow 2.21: 1.10)."""
+"""Size of an installed tree with bytecode, relative to one without (TensorFlow 2.21: 1.10)."""
 
 
 def push_wheels(
@@ -28,9 +28,10 @@ def push_wheels(
     *,
     index_lines: tuple[str, ...] = (),
 ) -> int:
-    """Have every wheel in <base>/wheels/<sha256>/ there; the bytes that were sent.
+    """Make sure that every wheel is in <base>/wheels/<sha256>/ on the machine. Return the number of bytes
+    sent.
 
-    Raises StackError before anything is sent where the machine's disk is too small.
+    Raise StackError before anything is sent if the machine's disk is too small.
     """
     absent = set(_absent(host, agent, wheels))
     missing = [wheel for wheel in wheels if wheel.sha256 in absent]
@@ -54,14 +55,14 @@ def _absent(host: Host, agent: Agent, wheels: Sequence[Wheel]) -> list[str]:
 
 
 def _room(path: Path) -> int:
-    """Bytes on disk that a wheel takes over there: itself, unpacked, and its bytecode."""
+    """Return the bytes that a wheel needs on the machine's disk: itself, unpacked, and its bytecode."""
     with zipfile.ZipFile(path) as archive:
         unpacked = sum(entry.file_size for entry in archive.infolist())
     return path.stat().st_size + int(unpacked * _BYTECODE)
 
 
 def check_disk(host: Host, folder: str, needed: int) -> None:
-    """Raises StackError where `folder`'s file system there has less than `needed` bytes free."""
+    """Raise StackError if `folder`'s file system there has less than `needed` bytes free."""
     free = free_bytes(host, folder)
     if free is not None and free < needed + _SPARE:
         raise StackError(
@@ -73,7 +74,7 @@ def check_disk(host: Host, folder: str, needed: int) -> None:
 
 
 def free_bytes(host: Host, folder: str) -> int | None:
-    """By df; None where it says nothing."""
+    """Return the free bytes that df reports; None if it reports none."""
     done = host.run(("df", "-Pk", folder), timeout=30)
     try:
         return int(done.stdout.decode().splitlines()[-1].split()[3]) * 1024

@@ -14,7 +14,7 @@ _PIP_TOOLS = re.compile(r"pip-compile with Python (\d+\.\d+)")
 
 
 def required_python(lock: Lock) -> str:
-    """The requires-python of a uv.lock or pylock.toml; "" if it has none."""
+    """Return the requires-python of a uv.lock or pylock.toml; "" if it has none."""
     if lock.kind == "requirements":
         return ""
     document = read_toml(lock.path.read_text("utf-8-sig"), lock.path)
@@ -22,7 +22,9 @@ def required_python(lock: Lock) -> str:
 
 
 def compiled_for(lock: Lock) -> str:
-    """The Python for which requirements were resolved, by the comment that the resolver wrote; else ""."""
+    """Return the Python for which requirements were resolved, from the resolver's comment in the file;
+    else "".
+    """
     if lock.kind != "requirements":
         return ""
     lines = lock.path.read_text("utf-8-sig").splitlines()[:_HEADER_LINES]

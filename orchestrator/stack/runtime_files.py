@@ -1,4 +1,4 @@
-"""The runtime as files for either side: package `orch_runtime` and the `enter.py` that starts it."""
+"""The runtime as files for either side: the package `orch_runtime`, and the `enter.py` that starts it."""
 
 from __future__ import annotations
 
@@ -34,7 +34,7 @@ def runtime_members() -> tuple[Member, ...]:
 
 @cache
 def runtime_digest() -> str:
-    """Sixteen hex digits that change with any byte or name of the runtime."""
+    """Return sixteen hex digits that change with any byte or file name of the runtime."""
     total = hashlib.sha256()
     for member in runtime_members():
         content = member.source if isinstance(member.source, bytes) else member.source.read_bytes()
@@ -43,7 +43,7 @@ def runtime_digest() -> str:
 
 
 def lay_out(base: Path) -> Path:
-    """The runtime's folder under `base` on this computer, made where it is missing."""
+    """Write the runtime below `base` on this computer, unless it is there, and return its folder."""
     final = base / "runtime" / runtime_digest()
     if (final / "enter.py").is_file():
         return final
@@ -56,6 +56,6 @@ def lay_out(base: Path) -> Path:
     fresh.chmod(0o755)
     try:
         fresh.rename(final)
-    except OSError:  # somebody else was first: theirs is the same
+    except OSError:  # another process was faster, with the same content
         shutil.rmtree(fresh, ignore_errors=True)
     return final

@@ -1,4 +1,4 @@
-"""What a machine accepts: which pins of a lock apply there, and which wheels fit, best first."""
+"""Which pins of a lock apply on a machine, and which wheels fit there, best first."""
 
 from __future__ import annotations
 
@@ -18,7 +18,7 @@ _OLDEST_GLIBC = {"x86_64": 5, "i686": 5}
 
 @dataclass(frozen=True)
 class Target:
-    """One interpreter on one machine. `libc` as confstr says it: "glibc 2.36", or "" (musl, macOS)."""
+    """One interpreter on one machine. `libc` as confstr reports it: "glibc 2.36", or "" (musl, macOS)."""
 
     version: str
     flags: str
@@ -76,7 +76,9 @@ def target_of(interpreter: Interpreter) -> Target:
 
 
 def applies(pin: Pin, markers: Mapping[str, str]) -> bool:
-    """Whether `pin` is for this PEP 508 environment: no extra, and PEP 751's default groups."""
+    """Return whether `pin` applies in this PEP 508 environment, with no extra and PEP 751's default
+    groups.
+    """
     from packaging.markers import Marker
 
     if not pin.marker:
@@ -87,12 +89,14 @@ def applies(pin: Pin, markers: Mapping[str, str]) -> bool:
         return bool(Marker(pin.marker).evaluate(environment))  # type: ignore[arg-type]
     except ValueError as error:
         raise StackError(
-            f"Whether {pin.name} is for that platform cannot be told: {plain(str(error))[:300]}"
+            f"The marker of {pin.name} cannot be evaluated for that platform: {plain(str(error))[:300]}"
         ) from error
 
 
 def applicable(pins: Sequence[Pin], markers: Mapping[str, str]) -> tuple[Pin, ...]:
-    """The pins for this environment, by name. Raises StackError where two versions of one apply."""
+    """Return the pins for this environment, sorted by name. Raise StackError if two versions of one
+    package apply.
+    """
     chosen: dict[str, Pin] = {}
     for pin in pins:
         if not applies(pin, markers):

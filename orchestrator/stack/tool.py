@@ -1,4 +1,4 @@
-"""Packages that orch uses beside a project, each in an environment of its own, never in the project's."""
+"""Packages that orch uses itself, each in an environment of its own, never in the project's."""
 
 from __future__ import annotations
 
@@ -18,10 +18,10 @@ TENSORBOARD = "tensorboard==2.21.0"
 
 
 def python_with(requirement: str, progress: Progress, environ: Mapping[str, str] = os.environ) -> Path:
-    """A Python that has the package `requirement`, which is installed at the first call.
+    """Return a Python that has the package `requirement`, which is installed by the first call.
 
-    The environment is kept in this computer's cache. Raises StackError where it cannot be installed, and
-    LocalError where no environment can be kept.
+    The environment is kept in this computer's cache. Raise StackError if the package cannot be installed, and
+    LocalError if the cache cannot be written.
     """
     folder = cache_home(environ) / "tools" / f"{requirement}-py{sys.version_info[0]}.{sys.version_info[1]}"
     marker, python = folder.with_name(f"{folder.name}.complete"), folder / "bin/python"
@@ -34,7 +34,7 @@ def python_with(requirement: str, progress: Progress, environ: Mapping[str, str]
 
 
 def _install(requirement: str, folder: Path, environ: Mapping[str, str]) -> None:
-    """Anew: what an interrupted installation left is removed first."""
+    """Install into a new environment. Remains of an interrupted installation are removed first."""
     shutil.rmtree(folder, ignore_errors=True)
     purpose = f"{requirement} could not be installed:"
     base = getattr(sys, "_base_executable", sys.executable)

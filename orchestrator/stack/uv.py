@@ -1,4 +1,4 @@
-"""uv, which resolves, verifies and links: where its binary is, and one way to run it."""
+"""Find and run uv, which resolves, verifies and links packages."""
 
 from __future__ import annotations
 
@@ -14,7 +14,9 @@ from orchestrator.stack.indexes import pip_as_uv, without_secrets
 
 @cache
 def uv_binary() -> Path:
-    """The uv of this installation (its PyPI package ships it). Raises StackError where it is missing."""
+    """Return the uv binary of this installation (the PyPI package uv has it). Raise StackError if it is
+    missing.
+    """
     import uv
 
     try:
@@ -34,9 +36,10 @@ def run_uv(
     cwd: Path | None = None,
     environ: Mapping[str, str] | None = None,
 ) -> str:
-    """uv's standard output. Where the user's uv settings fail, pip's get a turn.
+    """Run uv and return its standard output. If it fails with the user's uv settings, try again with those of
+    pip.
 
-    Raises StackError that starts with `purpose` and ends with what uv said.
+    Raise StackError with a message that begins with `purpose` and ends with what uv printed.
     """
     surroundings = dict(os.environ if environ is None else environ)
     done = _run(arguments, stdin, cwd, surroundings)
@@ -50,7 +53,9 @@ def run_uv(
 
 
 def _certificates(environ: Mapping[str, str], said: str) -> dict[str, str]:
-    """If uv rejected a certificate, the variable for the certificates of pip, else of this system."""
+    """Return the variable that selects pip's certificates, or else this system's, if uv rejected a
+    certificate.
+    """
     if "certificate" not in said or "SSL_CERT_FILE" in environ:
         return {}
     return {"SSL_CERT_FILE": environ["PIP_CERT"]} if "PIP_CERT" in environ else {"UV_SYSTEM_CERTS": "1"}
@@ -66,5 +71,5 @@ def _run(
 
 
 def _clean(environ: Mapping[str, str]) -> dict[str, str]:
-    """An activated environment must not become the target or the source of anything."""
+    """Remove activated environments, so that uv neither reads nor changes one."""
     return {name: value for name, value in environ.items() if name not in {"VIRTUAL_ENV", "CONDA_PREFIX"}}

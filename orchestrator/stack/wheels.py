@@ -1,6 +1,7 @@
-"""Which files a lock means on a machine, and those files in a cache of this computer, by SHA-256.
+"""Choose the files that a lock means on a machine, and cache them on this computer by SHA-256.
 
-uv finds the files (it knows the user's indexes); their hashes are the lock's, so no index is trusted.
+uv finds the files, because it knows the user's indexes. Their hashes are the lock's, so no index has to be
+trusted.
 """
 
 from __future__ import annotations
@@ -29,7 +30,7 @@ from orchestrator.stack.uv import run_uv
 
 @dataclass(frozen=True)
 class Wheel:
-    """One wheel of a lock. `url`: http(s) or file, without credentials. `size`: bytes, None where unknown."""
+    """One wheel of a lock. `url`: http(s) or file, without credentials. `size`: bytes, None if not known."""
 
     name: str
     version: str
@@ -40,7 +41,7 @@ class Wheel:
 
 
 def cache_home(environ: Mapping[str, str] = os.environ) -> Path:
-    """Where wheels and built environments are kept here: $ORCH_CACHE_HOME, or orch in the user's cache."""
+    """Return the folder for wheels and built environments: $ORCH_CACHE_HOME, or orch in the user's cache."""
     if environ.get("ORCH_CACHE_HOME"):
         return Path(environ["ORCH_CACHE_HOME"]).absolute()
     home = Path(environ.get("HOME", "~")).expanduser()
@@ -50,10 +51,11 @@ def cache_home(environ: Mapping[str, str] = os.environ) -> Path:
 def find_wheels(
     lock: Lock, pins: Sequence[Pin], target: Target, cache: Path, *, anew: bool = False
 ) -> tuple[Wheel, ...]:
-    """The wheel of each pin that fits `target` best. The answer is kept, so the next time needs no network.
+    """Return the best wheel for `target` of each pin. The result is cached, so the next call needs no
+    network.
 
-    `anew`: do not believe a kept answer; an index may have moved its files.
-    Raises StackError that names each package without a fitting wheel.
+    `anew`: ignore a cached result, because an index may have moved its files. Raise StackError with the name
+    of each package that has no suitable wheel.
     """
     kept = cache / "resolved" / f"{_question(pins, target)}.json"
     known = None if anew else _read_kept(kept)
@@ -69,7 +71,7 @@ def find_wheels(
             next_command="uv build --wheel    # once; then lock the built file",
         )
     wheels = tuple(wheel for _, wheel in chosen if wheel)
-    # A URL with a query may be signed: a secret, and soon worthless.
+    # A URL with a query may be signed: it is a secret, and expires soon.
     if not any(urlsplit(wheel.url).query for wheel in wheels):
         atomic_write(kept, json.dumps([asdict(wheel) for wheel in wheels], indent=1).encode())
     return wheels
@@ -89,7 +91,7 @@ def _read_kept(path: Path) -> tuple[Wheel, ...] | None:
 
 
 def choose(pin: Pin, offered: Sequence[Wheel], target: Target) -> Wheel | None:
-    """Of the wheels whose hash the pin allows, the one whose tags stand first in the target's order."""
+    """Return the wheel whose tags come first in the target's order, among those whose hash the pin allows."""
     rank = {tag: place for place, tag in enumerate(target.tags)}
     fitting = [
         (place, _build(wheel.filename), wheel)
@@ -102,7 +104,7 @@ def choose(pin: Pin, offered: Sequence[Wheel], target: Target) -> Wheel | None:
 
 
 def wheel_tags(filename: str) -> frozenset[str]:
-    """The tags in a wheel's name; none where it is no wheel's name."""
+    """Return the tags in a wheel's file name; none if it is not the name of a wheel."""
     from packaging.utils import InvalidWheelFilename, parse_wheel_filename
 
     try:
@@ -112,7 +114,7 @@ def wheel_tags(filename: str) -> frozenset[str]:
 
 
 def _build(filename: str) -> tuple[int, str]:
-    """The build number, so that the highest sorts first."""
+    """Return a sort key for the build number: the highest sorts first."""
     from packaging.utils import parse_wheel_filename
 
     build = parse_wheel_filename(filename)[2]
@@ -136,7 +138,9 @@ def _offered(lock: Lock, pins: Sequence[Pin], version: str) -> dict[tuple[str, s
 
 
 def _compile(lock: Lock, pins: Sequence[Pin], version: str) -> str:
-    """uv's list of all files of these pins. Through stdin: an index line may hold a password."""
+    """Return uv's list of all files of these pins. They are passed by stdin, because an index line may
+    hold a password.
+    """
     if not pins:
         return ""
     options = index_lines(lock.path.read_text("utf-8-sig")) if lock.path.exists() else ()
@@ -150,7 +154,9 @@ def _compile(lock: Lock, pins: Sequence[Pin], version: str) -> str:
 
 
 def index_hints(lock: Lock) -> tuple[str, ...]:
-    """What the lock and the project beside it say of indexes: option lines, URLs with a login, NAME=URL."""
+    """Return what the lock and the project beside it say about indexes: option lines, URLs with a login,
+    NAME=URL.
+    """
     text = lock.path.read_text("utf-8-sig") if lock.path.exists() else ""
     if lock.kind == "requirements":
         own = index_lines(text)
@@ -160,14 +166,14 @@ def index_hints(lock: Lock) -> tuple[str, ...]:
 
 
 def _named_indexes(project: Path) -> Iterator[str]:
-    """[[tool.uv.index]] of a pyproject.toml, as NAME=URL."""
+    """Yield [[tool.uv.index]] of a pyproject.toml as NAME=URL."""
     if project.exists():
         tables = read_toml(project.read_text("utf-8"), project).get("tool", {}).get("uv", {}).get("index", [])
         yield from (f"{table['name']}={table['url']}" for table in tables if {"name", "url"} <= set(table))
 
 
 def requirements(pins: Sequence[Pin]) -> str:
-    """Pins as hashed requirements, without markers."""
+    """Return the pins as hashed requirements, without markers."""
     return "".join(
         f"{pin.name}=={pin.version}"
         + "".join(f" \\\n    --hash=sha256:{digest}" for digest in pin.hashes)
@@ -177,7 +183,7 @@ def requirements(pins: Sequence[Pin]) -> str:
 
 
 def parse_wheels(document: Mapping[str, Any], folder: Path) -> Iterator[Wheel]:
-    """Every wheel of a pylock document; relative paths are below `folder`."""
+    """Yield every wheel of a pylock document; relative paths are below `folder`."""
     for package in document.get("packages", []):
         for file in package.get("wheels", []):
             url = str(file.get("url") or (folder / str(file.get("path", ""))).absolute().as_uri())

@@ -1,7 +1,7 @@
-"""Hashes of files that were not written since they were last read.
+"""A cache of hashes, for files that were not written since they were last read.
 
-A file is the same while its size, modification and change time in nanoseconds, inode and device are; a file
-that changed within a minute before it was read is read again (transfer.tree.RACY).
+A file counts as unchanged if its size, modification and change time in nanoseconds, inode and device are the
+same. A file that changed less than a minute before it was read is read again (transfer.tree.RACY).
 """
 
 from __future__ import annotations
@@ -21,7 +21,7 @@ _MOST_BYTES = 1 << 30
 
 
 def load(folder: Path | None, root: Path) -> Known:
-    """What is known of the files below `root`; nothing where the cache is absent or damaged."""
+    """Return the known hashes of files below `root`; none if the cache is absent or damaged."""
     if folder is None:
         return {}
     try:
@@ -34,7 +34,9 @@ def load(folder: Path | None, root: Path) -> Known:
 
 
 def save(folder: Path | None, root: Path, before: Known, now: Known) -> None:
-    """Keep what can be trusted later. A cache that cannot be written costs time, nothing else."""
+    """Save the hashes that can be trusted later. If the cache cannot be written, the next scan only takes
+    longer.
+    """
     trusted = settled(now, before, time.time_ns())
     if folder is None or trusted == before:
         return

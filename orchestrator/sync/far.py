@@ -27,7 +27,7 @@ class _Scanned:
 
 
 def far_scan(host: Host, agent: Agent, source: str) -> Manifest:
-    """The tree below the folder `source` on the other side, every file read there."""
+    """Return the manifest of the folder `source` on the other side, where every file is read."""
     done = host.run(agent.argv("scan", source), timeout=_SCANNED_WITHIN, most=LONG)
     try:
         found = decoded(_Scanned, done.stdout, most=LONG)

@@ -1,4 +1,4 @@
-"""Objects of a bucket, pulled by the other side itself, with links that are made here as they are needed."""
+"""Have the other side download objects of a bucket, with links that are made here as they are needed."""
 
 from __future__ import annotations
 
@@ -22,7 +22,9 @@ _MOVED = 'rm -rf -- "$2" && mv -T -- "$1" "$2" && rm -rf -- "$1".*'
 
 @dataclass(frozen=True)
 class Fetched:
-    """A tree of objects on the other side. `fetched` came now; `damaged` had to come again."""
+    """A tree of objects on the other side. `fetched`: how many were downloaded by this call; `damaged`:
+    how many had to be downloaded again.
+    """
 
     manifest: Manifest
     fetched: int
@@ -31,7 +33,9 @@ class Fetched:
 
 @dataclass(frozen=True)
 class _Word:
-    """What the other side says next: which links it needs, how many bytes came, or that all is there."""
+    """The next message of the other side: which links it needs, how many bytes have arrived, or that all
+    have.
+    """
 
     links: Annotated[tuple[Count, ...], Most(10_000)] = ()
     bytes: Count = 0
@@ -51,11 +55,13 @@ def fetch(
     *,
     single: str = "",
 ) -> Fetched:
-    """Make the tree `name` there the `objects`, each of its listed version, and nothing else.
+    """Make the tree `name` on the other side consist of `objects`, each in its listed version, and nothing
+    else.
 
     `link` makes a link to one object; it is called again for an object whose link expired. With `single`, a
-    name, the tree is that one file. Interrupted and repeated, it goes on where it was. Raises ObjectRefused,
-    with the object, where one does not come as it is listed; SyncError where the tree cannot be made.
+    name, the tree is that one file. A fetch that was interrupted continues when it is repeated. Raise
+    ObjectRefused, with the object, if one does not arrive as it is listed; SyncError if the tree cannot be
+    made.
     """
     progress = progress or Silent()
     total = sum(each.size for each in objects)
@@ -77,7 +83,7 @@ def fetch(
 
 
 def is_there(host: Host, agent: Agent, name: str) -> bool:
-    """Whether the other side has anything of the tree `name`."""
+    """Return whether the other side has anything of the tree `name`."""
     return host.run(("test", "-e", tree_path(agent, name)), timeout=60).returncode == 0
 
 
@@ -91,20 +97,25 @@ def prefetch(
     *,
     single: bool = False,
 ) -> None:
-    """Put contents where a push of the tree `name` finds what came of an earlier one: it sends only the rest.
+    """Download contents to where a push of the tree `name` looks for those of an earlier push, so that it
+    sends only the rest.
 
-    Each is called by its SHA-256. Raises what `fetch` does.
+    Each body is named by its SHA-256. Raises what `fetch` does.
     """
     staged = tree_path(agent, f"staged-{name}")
     fetch(host, agent, bodies, f"staged-{name}", link, progress)
     part = f"{tree_path(agent, name)}{'.single' if single else ''}.part"
     done = host.run(("sh", "-c", _MOVED, "sh", staged, part), timeout=600)
     if done.returncode != 0:
-        raise SyncError(f"{host.name} could not keep what it fetched of {name}: {last_words(done.stderr)}")
+        raise SyncError(
+            f"{host.name} could not store what it downloaded of {name}: {last_words(done.stderr)}"
+        )
 
 
 def _manifest(wanted: Sequence[Wanted], word: _Word) -> Manifest | None:
-    """The tree that these objects make, with the hashes that the other side found."""
+    """Return the manifest of the objects, with the hashes that the other side found; None if their number
+    is wrong.
+    """
     if len(word.sha256) != len(wanted):
         return None
     hashes = {each.path: found for each, found in zip(wanted, word.sha256, strict=True)}

@@ -1,8 +1,8 @@
-"""What belongs to a tree, and of the rest, why it does not.
+"""Decide which paths belong to a tree, and give the reason for each that does not.
 
-In order of weight: what never travels (.git, .orch, bytecode, virtual environments), the caller's
-patterns, .orchignore files, .gitignore files, the repository's info/exclude. Within each kind a deeper
-file beats one above it. A file that git tracks stays, whatever .gitignore says, as in a fresh clone.
+In order of precedence: what is never sent (.git, .orch, bytecode, virtual environments), the caller's
+patterns, .orchignore files, .gitignore files, the repository's info/exclude. Within each kind a deeper file
+overrides one above it. A file that git tracks is kept, whatever .gitignore says, as in a fresh clone.
 """
 
 from __future__ import annotations
@@ -29,14 +29,16 @@ _LARGEST = 1 << 30
 
 
 class _Placed(NamedTuple):
-    """A pattern list and the folder that it speaks of, from the repository's top with a slash behind."""
+    """A pattern list and the folder that it applies to, relative to the repository's top, with a trailing
+    slash.
+    """
 
     base: bytes
     patterns: PatternList
 
 
 class _Rules(NamedTuple):
-    """What holds in one folder, the heaviest first."""
+    """The pattern lists that apply in one folder, those of highest precedence first."""
 
     asked: tuple[_Placed, ...]
     orch: tuple[_Placed, ...]
@@ -49,7 +51,7 @@ class _Rules(NamedTuple):
 
 
 class Ignore(Chooser):
-    """Chooses for one walk over `root`; `skipped` is (path, why), folders with a slash behind."""
+    """Selects paths in one walk over `root`. `skipped` is (path, why), folders with a trailing slash."""
 
     def __init__(self, root: Path, ignore: Sequence[str] = (), *, gitignore: bool = True) -> None:
         self.skipped: list[tuple[str, str]] = []
@@ -93,7 +95,9 @@ class Ignore(Chooser):
         return _reason(self._decide(path, is_folder, tracked=False))
 
     def _why_not_though_tracked(self, path: str, is_folder: bool) -> str | None:
-        """Git's own rules do not hold for what is tracked; in a folder only for the tracked part of it."""
+        """Return why a tracked path does not belong; None if it does. Git's own rules do not apply to
+        tracked paths. In a folder that they ignore, only the tracked files are exempt.
+        """
         why = _reason(self._decide(path, is_folder, tracked=True))
         git_says = self._closed.get(path.rpartition("/")[0]) or _reason(
             self._decide(path, is_folder, tracked=False)
@@ -114,7 +118,7 @@ class Ignore(Chooser):
         return None
 
     def _rules_above(self) -> _Rules:
-        """What the repository's folders above the root say about what is in it."""
+        """Return the rules that the repository's folders above the root set for it."""
         rules = self._first
         folder = self._top
         for part in self._root.relative_to(self._top).parts:
@@ -135,7 +139,9 @@ class Ignore(Chooser):
         return above._replace(orch=_placed(base, orch) + above.orch, git=_placed(base, git) + above.git)
 
     def _read(self, path: Path) -> PatternList:
-        """Absent, unreadable, a pipe or a link (which git does not follow): no patterns."""
+        """Return the patterns of a file; none if it is absent, unreadable, a pipe or a link (which git
+        does not follow).
+        """
         try:
             patterns = regular_bytes(path, _LARGEST)
         except (OSError, Malformed):
@@ -156,7 +162,7 @@ def _repository(root: Path) -> Path | None:
 
 
 def _tracked(root: Path) -> frozenset[str]:
-    """The files below `root` that git tracks though its ignore rules match them; none without git."""
+    """Return the files below `root` that git tracks though its ignore rules match them; none without git."""
     command = ["git", "ls-files", "-z", "--cached", "--ignored", "--exclude-standard"]
     clean = {name: value for name, value in os.environ.items() if not name.startswith("GIT_")}
     try:

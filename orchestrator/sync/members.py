@@ -1,4 +1,4 @@
-"""Which paths a scan of a folder would send, without reading a file."""
+"""List the paths that a scan of a folder would send, without reading a file."""
 
 from __future__ import annotations
 
@@ -12,8 +12,9 @@ from orchestrator.sync.ignore import Ignore
 
 
 def members(root: Path, *, ignore: Sequence[str] = (), data: bool = False) -> frozenset[str]:
-    """Relative paths of all files and links below the folder `root` that `scan` would send; arguments as
-    there. Empty where there is no such folder."""
+    """Return the relative paths of all files and links below the folder `root` that `scan` would send;
+    none if there is no such folder. Arguments as in `scan`.
+    """
     top = root.resolve()
     if not top.is_dir():
         return frozenset()

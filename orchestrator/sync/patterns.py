@@ -1,8 +1,8 @@
-"""Ignore patterns exactly as git reads them, byte for byte.
+"""Ignore patterns, matched exactly as git matches them, byte for byte.
 
-Git decides one path at a time, folders first, and never looks into a folder that it ignores. The
-pattern libraries decide whole paths at once and differ from it where a pattern re-includes; so
-patterns are translated here, following git's `dir.c` and `wildmatch.c`.
+Git decides one path at a time, folders first, and never looks into a folder that it ignores. Pattern
+libraries decide whole paths at once, and differ from git when a pattern re-includes something. So patterns
+are translated here, following git's `dir.c` and `wildmatch.c`.
 """
 
 from __future__ import annotations
@@ -51,7 +51,7 @@ class Pattern:
 
 
 class PatternList:
-    """The patterns of one file; the last that matches decides."""
+    """The patterns of one file. The last pattern that matches decides."""
 
     def __init__(self, patterns: Sequence[Pattern]) -> None:
         self._patterns = tuple(reversed(patterns))
@@ -62,7 +62,7 @@ class PatternList:
         return bool(self._patterns)
 
     def decide(self, path: bytes, name: bytes, is_folder: bool) -> Pattern | None:
-        """The pattern that decides about a path below the file's folder; None where none does."""
+        """Return the pattern that decides about a path, relative to the file's folder; None if none does."""
         if not self._by_name.fullmatch(name) and not self._by_path.fullmatch(path):
             return None
         for pattern in self._patterns:
@@ -72,12 +72,14 @@ class PatternList:
 
 
 def _any(patterns: Iterable[Pattern]) -> re.Pattern[bytes]:
-    """Matches what at least one of them matches: most paths are passed over by one look."""
+    """Return an expression that matches if any of the patterns does, so that most paths need one match
+    only.
+    """
     return re.compile(b"|".join(pattern.expression for pattern in patterns) or rb"(?!)", re.DOTALL)
 
 
 def parse(content: bytes, source: str) -> PatternList:
-    """The patterns of an ignore file named `source` in reasons."""
+    """Return the patterns of an ignore file. `source`: its name in reasons."""
     lines = content.removeprefix(b"\xef\xbb\xbf").split(b"\n")
     return PatternList(
         [
@@ -124,7 +126,7 @@ def _translate_path(text: bytes) -> bytes:
 
 
 def _translate(text: bytes, *, crosses: bool) -> bytes:
-    """A regular expression for a pattern; where `crosses`, wildcards match slashes too."""
+    """Translate a pattern to a regular expression. With `crosses`, wildcards match slashes too."""
     one = b"." if crosses else b"[^/]"
     out, at = b"", 0
     while at < len(text):
@@ -157,14 +159,14 @@ def _translate(text: bytes, *, crosses: bool) -> bytes:
 
 
 def _is_double(text: bytes, start: int, end: int) -> bool:
-    """Whether the stars between `start` and `end` stand alone between slashes."""
+    """Return whether the stars from `start` to `end` form a complete part between slashes."""
     before = start == 0 or text[start - 1 : start] == b"/"
     after = end == len(text) or text[end : end + 1] == b"/" or text[end : end + 2] == b"\\/"
     return before and after
 
 
 def _bracket(text: bytes, at: int, crosses: bool) -> tuple[bytes, int] | None:
-    """The expression for a set that begins at `at`, and where it ends; None for one that never matches."""
+    """Return the expression of the set that begins at `at`, and where it ends; None if it can never match."""
     at += 1
     negated = text[at : at + 1] in (b"!", b"^")
     at += negated

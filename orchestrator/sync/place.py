@@ -1,4 +1,4 @@
-"""Files that came here by another way than from a machine: verified before they take their places."""
+"""Put files that were downloaded from a store in their places, after verifying them."""
 
 from __future__ import annotations
 
@@ -16,18 +16,23 @@ from orchestrator.sync.sift import sift
 
 
 def place(part: Path, entries: Sequence[Entry], target: Path) -> None:
-    """Move `part/<number>`, by its place in `entries`, to the path of that entry below the folder `target`.
+    """Move the file `part/<number>` of each entry, numbered as in `entries`, to its path below the folder
+    `target`.
 
-    All or none. Raises SyncError where an entry is hostile, or a file is not what its entry says.
+    All or none. Raise SyncError if an entry must not be written here, or if a file does not match its entry.
     """
     rows = [Row(e.path, e.kind, e.size, e.mode & 0o777, e.digest, e.target) for e in entries]
     if refused := sift(rows, target.absolute())[1]:
         named = shown([f"{each.path!r} ({each.detail})" for each in refused])
-        raise SyncError(f"The store offers files that must not be written here: {named}. Nothing came.")
+        raise SyncError(
+            f"The store offers files that must not be written here: {named}. Nothing was written."
+        )
     with Confined(text(os.fsencode(part))) as came:
         for number, row in enumerate(rows):
             if row.kind == "file" and not _is(came, str(number), row):
-                raise SyncError(f"{shown([row.path])} in the store is not what its list says. Nothing came.")
+                raise SyncError(
+                    f"{shown([row.path])} in the store does not match its list. Nothing was written."
+                )
         target.mkdir(parents=True, exist_ok=True)
         with Confined(text(os.fsencode(target))) as inside:
             for number, row in enumerate(rows):

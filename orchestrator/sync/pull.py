@@ -1,4 +1,4 @@
-"""Files of the other side brought here: verified before they take the place of what was here."""
+"""Download files from the other side, and verify them before they replace what is here."""
 
 from __future__ import annotations
 
@@ -28,7 +28,7 @@ _INCOMING = "incoming"
 _STAGED = "files"
 _FULL = (errno.ENOSPC, errno.EDQUOT, errno.EFBIG)
 _OF_THE_DISK = (*_FULL, errno.EIO, errno.EROFS, errno.EMFILE, errno.ENOMEM)
-"""No other file could be written either."""
+"""Errors after which no other file could be written either."""
 _FEW = 100
 _STILL_THERE = "The files are still on the machine."
 _ROOM_FIRST = "orch pull    # once there is room; downloaded files are kept"
@@ -36,9 +36,9 @@ _ROOM_FIRST = "orch pull    # once there is room; downloaded files are kept"
 
 @dataclass(frozen=True)
 class Pulled:
-    """`fetched_files` were transferred; the rest was here already.
+    """The result of a pull. `fetched_files` were transferred; the others were here already.
 
-    `entries` are here now, each with the digest and size of what came; `refused` are not.
+    `entries` are here now, each with the digest and size of what arrived; `refused` are not.
     """
 
     fetched_files: int
@@ -54,13 +54,13 @@ def pull(
     target: Path,
     progress: Progress | None = None,
 ) -> Pulled:
-    """Bring `entries`, which lie below `source_dir` there, into the folder `target` here: all, or none.
+    """Download `entries`, which lie below `source_dir` on the other side, into the folder `target`: all, or
+    none.
 
-    They are gathered in `<target>.part` and checked by size and SHA-256; only when all are right do they
-    take their places, each in one step. What is in `target` otherwise stays. After an interruption or
-    an error the parts stay too, and a repeated pull fetches only what is missing.
-    Raises SyncError, with nothing written, where an entry is hostile or changed; LocalError where this
-    computer cannot take it.
+    They are collected in `<target>.part` and checked by size and SHA-256. Only when all are correct are they
+    moved to their places, each atomically. Other files in `target` stay. After an interruption or an error
+    the parts stay too, and a repeated pull fetches only what is missing. Raise SyncError, with nothing
+    written, if an entry must not be written here or has changed; LocalError if this computer cannot store it.
     """
     rows = ordered([_row(entry) for entry in entries])
     if refused := sift(rows, target.absolute())[1]:
@@ -82,10 +82,12 @@ def pull_possible(
     *,
     as_read: bool = False,
 ) -> Pulled:
-    """As `pull`, but what must not or cannot be written stays there, named in `refused`; the rest comes.
+    """Download as `pull` does, but leave entries that must not or cannot be written, and list them in
+    `refused`.
 
-    A file that was appended to since it was listed comes as it was listed. One that changed otherwise is
-    refused; with `as_read` it comes as it was read, at most as long as listed, with the digest of that.
+    A file that was appended to after it was listed arrives as it was listed. A file that changed otherwise is
+    refused; with `as_read` it is accepted as it was read, at most as long as listed, with the digest of that
+    content.
     """
     rows = ordered([_row(entry) for entry in entries])
     good, refused = sift(rows, target.absolute())
@@ -95,7 +97,7 @@ def pull_possible(
 
 @dataclass(frozen=True)
 class _Transfer:
-    """Where files come from, and what to do with those that do not come: add to `refused`, or stop."""
+    """The source of the files, and how to treat files that do not arrive: add them to `refused`, or stop."""
 
     host: Host
     agent: Agent
@@ -128,7 +130,7 @@ def _pull(transfer: _Transfer, rows: Sequence[Row], target: Path) -> Pulled:
 
 
 class _Places(NamedTuple):
-    """Where parts lie before all are there, and where they belong."""
+    """The folder of a transfer's parts, the staged files in it, and the folder to which they belong."""
 
     part: Path
     stage: Confined
@@ -173,7 +175,7 @@ def _alone(part: Path) -> Iterator[None]:
 
 
 def _gather(transfer: _Transfer, rows: Sequence[Row], places: _Places) -> tuple[list[Row], list[Row]]:
-    """(the rows whose bytes are in staging or in place, those of them that travelled)."""
+    """Return the rows whose bytes are staged or in place, and those of them that were transferred."""
     missing = [row for row in _not_staged(places, rows) if not _is_here(places.target, row)]
     _check_room(places.part, sum(row.size for row in missing))
     if not missing:
@@ -188,7 +190,7 @@ def _gather(transfer: _Transfer, rows: Sequence[Row], places: _Places) -> tuple[
 
 
 def _not_staged(places: _Places, rows: Sequence[Row]) -> list[Row]:
-    """The files that no earlier attempt brought; what one brought and nobody wants now is removed."""
+    """Return the files that no earlier attempt staged. Remove staged files that are no longer wanted."""
     place = _text(places.part / _STAGED)
     staged, _ = tree.read(place, tree.survey(place), {})
     files = [row for row in rows if row.kind == "file"]
@@ -202,7 +204,7 @@ def _not_staged(places: _Places, rows: Sequence[Row]) -> list[Row]:
 
 
 def _is_here(target: Confined, row: Row) -> bool:
-    """Whether the right bytes lie in place already, from an earlier pull."""
+    """Return whether the correct bytes are in place already, from an earlier pull."""
     about = target.look(row.path)
     if about is None or not stat.S_ISREG(about.st_mode) or about.st_size != row.size:
         return False
@@ -220,14 +222,17 @@ def _check_room(part: Path, needed: int) -> None:
     free = about.f_bavail * about.f_frsize
     if needed > free:
         raise LocalError(
-            f"{needed:,} bytes are to be fetched into {part.parent}, and {free:,} are free: nothing was.",
+            f"{needed:,} bytes are to be downloaded into {part.parent}, but only {free:,} are free. "
+            "Nothing was downloaded.",
             exists=_STILL_THERE,
             next_command=_ROOM_FIRST,
         )
 
 
 def _fetch(transfer: _Transfer, talk: Talk, places: _Places, rows: Sequence[Row]) -> dict[str, Row]:
-    """The rows that came, by path. SyncError where one did not, unless the transfer may be partial."""
+    """Return the rows that arrived, by path. Raise SyncError if one did not, unless the transfer may be
+    partial.
+    """
     label = places.part.stem
     total, done, came = sum(row.size for row in rows), 0, dict[str, Row]()
     for row in rows:
@@ -258,9 +263,10 @@ class _Changed(Exception):
 
 
 def _fetch_one(talk: Talk, places: _Places, row: Row, *, as_read: bool) -> Row:
-    """Bring one file into staging; its row, with the size and hash of what came where `as_read`.
+    """Download one file into staging and return its row; with `as_read`, with the size and hash of what
+    arrived.
 
-    Raises _Changed, with nothing staged, where another content came.
+    Raise _Changed, with nothing staged, if the content is not the listed one.
     """
     hasher, size = hashlib.sha256(), 0
     incoming = places.part / _INCOMING
@@ -286,7 +292,7 @@ def _fetch_one(talk: Talk, places: _Places, row: Row, *, as_read: bool) -> Row:
 
 
 def _settle(transfer: _Transfer, places: _Places, rows: Sequence[Row]) -> list[Row]:
-    """Put every row in its place; the rows that are."""
+    """Put every row in its place, and return the rows for which that succeeded."""
     stage, inside = places.stage, places.target
     changed, settled = {"."}, []
     for row in rows:
@@ -304,7 +310,8 @@ def _settle(transfer: _Transfer, places: _Places, rows: Sequence[Row]) -> list[R
 def _flush(inside: Confined, paths: Collection[str]) -> None:
     """Wait until these files and folders are on the disk.
 
-    One by one where they are few, because the file system may have much else to write, and outside of Linux.
+    They are flushed one by one if they are few, because the file system may have much else to write, or if
+    there is no syncfs, as outside of Linux.
     """
     if len(paths) > _FEW and hasattr(libc(), "syncfs"):
         checked(libc().syncfs(inside.fd), "syncfs")
@@ -319,7 +326,7 @@ def _flush(inside: Confined, paths: Collection[str]) -> None:
 
 
 def _settle_one(stage: Confined, inside: Confined, row: Row, made: Set[str]) -> list[str]:
-    """Put one row in its place; the folders above it that are not among `made`."""
+    """Put one row in its place. Return the folders above it that are not among `made`."""
     above = [folder for folder in parents(row.path) if folder not in made]
     for folder in above:
         _make_folder(inside, folder, None)
@@ -342,7 +349,7 @@ def _make_folder(inside: Confined, path: str, mode: int | None) -> None:
 
 
 def _place(stage: Confined, inside: Confined, row: Row) -> None:
-    """Give a staged file its mode and its place; one that is in place already only its mode."""
+    """Give a staged file its mode and move it to its place; if it is in place already, only set its mode."""
     if stage.look(row.path) is None:
         inside.set_mode(row.path, row.mode)
         return

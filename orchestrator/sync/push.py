@@ -1,4 +1,4 @@
-"""A scanned tree made equal on the other side."""
+"""Make a tree on the other side equal to a scanned one."""
 
 from __future__ import annotations
 
@@ -24,7 +24,7 @@ _NAME = re.compile(r"[A-Za-z0-9_-]+\Z")
 
 @dataclass(frozen=True)
 class Pushed:
-    """The transfer in numbers. `deleted` counts paths that were there and no longer belong."""
+    """The numbers of a transfer. `deleted` counts paths that were there and do not belong to the tree."""
 
     manifest: Manifest
     sent_files: int
@@ -34,14 +34,14 @@ class Pushed:
 
 @dataclass(frozen=True)
 class _Found:
-    """Whether the tree lies there already."""
+    """Whether the other side already has the tree."""
 
     same: bool
 
 
 @dataclass(frozen=True)
 class _Needs:
-    """The places in the tree of the files whose bytes are not there, and how many paths will be removed."""
+    """The positions in the tree of the files whose bytes are missing, and how many paths will be removed."""
 
     need: Annotated[tuple[Count, ...], Most(10_000_000)]
     remove: Count
@@ -49,13 +49,15 @@ class _Needs:
 
 @dataclass(frozen=True)
 class _Taken:
-    """The digest of what lies there now."""
+    """The digest of the tree that the other side has now."""
 
     digest: Sha256
 
 
 def tree_path(agent: Agent, name: str) -> str:
-    """Where the tree `name` lies on the other side: a folder, or a file where one file was scanned."""
+    """Return the path of the tree `name` on the other side: a folder, or a file if a single file was
+    scanned.
+    """
     if not _NAME.match(name):
         raise ValueError(f"{name!r} is not a valid name of a tree.")
     return f"{agent.base}/trees/{name}"
@@ -70,12 +72,13 @@ def push(
     *,
     verify: bool = False,
 ) -> Pushed:
-    """Make the tree `name` there equal to `scan`, sending only what differs.
+    """Make the tree `name` on the other side equal to `scan`, sending only what differs.
 
-    The other side hashes what arrives, and compares the digest of all that then lies there with the
-    scan's; files it has seen unchanged since (transfer.tree.Stamp) it does not read again, unless `verify`.
-    Interrupted and repeated, it goes on where it was. Raises SyncError where anything is not equal:
-    unreadable files, files that change meanwhile, a full disk, a tree that something else writes to.
+    The other side hashes what arrives, and compares the digest of the whole resulting tree with that of the
+    scan. It does not read files again that are unchanged since it last saw them (transfer.tree.Stamp), unless
+    `verify`. A push that was interrupted continues when it is repeated. Raise SyncError if the trees cannot
+    be made equal: unreadable files, files that change meanwhile, a full disk, a tree that something else
+    writes to.
     """
     progress = progress or Silent()
     _refuse_incomplete(scan)
@@ -95,9 +98,10 @@ def push_latest(
     name: str,
     progress: Progress | None = None,
 ) -> Scan:
-    """As `push`, of what `look` finds; found and sent again, a few times, where files change in between.
+    """Scan with `look` and push the result; if files change in between, repeat that a few times.
 
-    The scan that was sent. A file that only grows is sent as it was found, at once.
+    Return the scan that was sent. A file that only grows is sent with the content that was scanned, without a
+    repetition.
     """
     for _ in range(_ATTEMPTS - 1):
         found = look()
@@ -137,7 +141,7 @@ def _send(talk: Talk, scan: Scan, name: str, progress: Progress) -> tuple[list[E
 
 
 def _asks_for_files(numbers: Sequence[int], entries: Sequence[Entry]) -> bool:
-    """Whether these are places of files in the tree, each once."""
+    """Return whether `numbers` are positions of files in the tree, each at most once."""
     if any(number >= len(entries) for number in numbers) or len(set(numbers)) < len(numbers):
         return False
     return all(entries[number].kind == "file" for number in numbers)
@@ -147,8 +151,8 @@ def _send_bodies(talk: Talk, scan: Scan, needed: Sequence[Entry], name: str, pro
     total, done = sum(entry.size for entry in needed), 0
     with _opener(scan) as opened:
         for entry in needed:
-            # A file that cannot be read any more is said to be gone, and named by the other side with the
-            # others that are not what they were.
+            # A file that cannot be read any more is sent as gone. The other side reports it together with
+            # the files that changed.
             done += frames.send_body(talk.write, _content(opened, entry))
             progress.transfer(name, min(done, total - 1), total)
     talk.flush()
@@ -158,7 +162,9 @@ def _send_bodies(talk: Talk, scan: Scan, needed: Sequence[Entry], name: str, pro
 
 @contextmanager
 def _opener(scan: Scan) -> Iterator[Callable[[str], int]]:
-    """Open files of the scan by their paths. A folder that became a link meanwhile is not followed."""
+    """Yield a function that opens files of the scan by path. A folder that became a link meanwhile is not
+    followed.
+    """
     if scan.single:
         yield lambda _: os.open(scan.root, os.O_RDONLY | os.O_NOFOLLOW | os.O_NONBLOCK)
         return

@@ -1,4 +1,4 @@
-"""A folder, or one file, as a Manifest."""
+"""Scan a folder, or one file, into a Manifest."""
 
 from __future__ import annotations
 
@@ -18,19 +18,22 @@ from orchestrator.sync.ignore import Ignore
 _ATTEMPTS = 3
 
 _LARGE = 16 << 30
-"""Bytes of a file from which on it matters whether it is one of holes: as many would be read and sent."""
+"""Files of at least so many bytes are checked for being sparse: all their bytes would be read and sent."""
 
 _HOLLOW = 64
-"""How many times what a file takes of the disk it may have in bytes; compressing file systems reach less."""
+"""A file is sparse if its size is more than so many times what it uses on disk. Compressing file systems
+stay below.
+"""
 
 
 @dataclass(frozen=True)
 class Scan:
     """What was found at `root`.
 
-    `skipped` are (path, why) of what does not belong, a folder's path with a slash behind and nothing
-    below it; `unreadable` are (path, why) of what belongs and cannot be sent; `warnings` sentences
-    about what will be different there. `single` is the file's name where the root is one file.
+    `skipped`: (path, why) of what does not belong to the tree; a folder has a trailing slash, and what is
+    below it is not listed. `unreadable`: (path, why) of what belongs to the tree and cannot be sent.
+    `warnings`: sentences about what will be different on the other side. `single`: the file's name if the
+    root is one file.
     """
 
     root: Path
@@ -40,16 +43,16 @@ class Scan:
     warnings: tuple[str, ...] = ()
     single: str = ""
     mtimes: Mapping[str, int] = field(default_factory=dict)
-    """path -> nanoseconds, of files."""
+    """path -> modification time in nanoseconds, of files."""
 
 
 def scan(root: Path, *, ignore: Sequence[str] = (), cache: Path | None = None, data: bool = False) -> Scan:
-    """Find what is at `root`, a folder or a file.
+    """Scan `root`, a folder or a file.
 
-    `ignore` are further patterns in the syntax of .gitignore, relative to the root; `cache` a folder for
-    hashes. With `data`, .gitignore does not count, for data are ignored by git as a rule; and files are
-    read-only, for all runs share what is sent. Raises SyncError where there is no such root, or where
-    files never stop changing.
+    `ignore`: further patterns in the syntax of .gitignore, relative to the root. `cache`: a folder for
+    hashes. With `data`, .gitignore does not apply, because git usually ignores data; and files are made
+    read-only, because all runs share what is sent. Raise SyncError if `root` does not exist, or if files
+    never stop changing.
     """
     top = root.resolve()
     if top.is_file():
@@ -99,7 +102,7 @@ def _scan_file(path: Path, data: bool) -> Scan:
 
 
 def _refuse_holes(top: Path, rows: Iterable[Row]) -> None:
-    """Raise SyncError for a file that is nearly all hole, before it is read for hours."""
+    """Raise SyncError for a large file that is nearly all hole, before it is read for hours."""
     for row in rows:
         if row.kind != "file" or row.size < _LARGE:
             continue
@@ -114,7 +117,9 @@ def _refuse_holes(top: Path, rows: Iterable[Row]) -> None:
 
 
 def _read(top: Path, listed: tree.Survey, known: tree.Known) -> tuple[list[Row], tree.Known]:
-    """Read once more what was written meanwhile; SyncError where it never stops."""
+    """Read the listed files, and read those that changed meanwhile again. Raise SyncError if they never
+    stop changing.
+    """
     place = text(os.fsencode(top))
     unreadable = list(listed.unreadable)
     for _ in range(_ATTEMPTS):
@@ -128,7 +133,7 @@ def _read(top: Path, listed: tree.Survey, known: tree.Known) -> tuple[list[Row],
 
 def _never_still(paths: Sequence[str]) -> SyncError:
     return SyncError(
-        f"{shown(paths)} changed while being read, again and again. Wait for what writes there, "
+        f"{shown(paths)} kept changing while being read. Wait for the program that writes there, "
         "or name it in .orchignore."
     )
 
@@ -150,7 +155,7 @@ def _warnings(rows: Sequence[Row]) -> Iterable[str]:
 
 
 def shown(paths: Sequence[str], limit: int = 5) -> str:
-    """Paths for a message."""
+    """Return the first few paths in one line, for a message."""
     names = [path.encode("utf-8", "backslashreplace").decode() for path in paths[:limit]]
     more = f" and {len(paths) - limit} more" if len(paths) > limit else ""
     return ", ".join(names) + more

@@ -1,4 +1,4 @@
-"""Which entries of the other side may be written into a folder here, and why the others may not."""
+"""Decide which entries of the other side may be written into a folder here, and why the others may not."""
 
 from __future__ import annotations
 
@@ -20,7 +20,7 @@ _SAME_NAMES = ("orch-caf\u00e9", "orch-Cafe\u0301")
 
 
 def sift(rows: Sequence[Row], target: Path) -> tuple[list[Row], list[NotFetched]]:
-    """(rows to write below the folder `target`, the others with the reason).
+    """Return the rows to write below the folder `target`, and the others with their reasons.
 
     Whatever lies below a refused folder is refused with it. `target` need not exist.
     """
@@ -58,7 +58,7 @@ def _too_long(rows: Sequence[Row], folder: Path) -> Iterator[tuple[str, str]]:
 
 
 def _too_large(rows: Sequence[Row], folder: Path) -> Iterator[tuple[str, str]]:
-    """Files that no amount of tidying here makes room for."""
+    """Yield files that are larger than the whole disk, so that freeing space cannot help."""
     disk = shutil.disk_usage(folder).total
     for row in rows:
         if row.kind == "file" and row.size > disk:
@@ -68,7 +68,7 @@ def _too_large(rows: Sequence[Row], folder: Path) -> Iterator[tuple[str, str]]:
 def _folders_here(
     rows: Sequence[Row], target: Path, refused: dict[str, tuple[Refused, str]]
 ) -> Iterator[tuple[str, str]]:
-    """A folder of the user's is never replaced by a file."""
+    """Yield entries that would replace a folder of the user's: that never happens."""
     if not target.is_dir():
         return
     with Confined(text(os.fsencode(target))) as inside:
@@ -77,14 +77,14 @@ def _folders_here(
                 continue
             try:
                 about = inside.look(row.path)
-            except OSError:  # a link of the user's stands where a folder is needed: settling will say so
+            except OSError:  # a link is where a folder is needed: writing will fail there, with the reason
                 continue
             if about is not None and stat.S_ISDIR(about.st_mode):
                 yield row.path, f"a {row.kind} there, and a folder here"
 
 
 def _folds_names(folder: Path, rows: Sequence[Row]) -> bool:
-    """Whether names that differ only in case, or in how characters are composed, are one name in `folder`."""
+    """Return whether `folder` treats names as equal that differ only in case or in Unicode composition."""
     if len(rows) < 2:
         return False
     with scratch_folder(folder, "names") as probe:

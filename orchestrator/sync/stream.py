@@ -1,4 +1,4 @@
-"""Objects of a bucket, shown on the other side with names and sizes while it still pulls them."""
+"""Objects of a bucket, shown on the other side with names and sizes while it still downloads them."""
 
 from __future__ import annotations
 
@@ -19,7 +19,9 @@ from orchestrator.sync.talk import Talk
 
 @dataclass(frozen=True)
 class Streamed:
-    """Where the other side shows a tree that it is still fetching, and the file that says how that stands."""
+    """Where the other side shows a tree that it is still downloading (`mount`), and the file with the
+    state of that download.
+    """
 
     mount: str
     state: str
@@ -27,7 +29,7 @@ class Streamed:
 
 @dataclass(frozen=True)
 class _Word:
-    """What the other side says next: which links it needs, or where the tree is shown."""
+    """The next message of the other side: which links it needs, or where the tree is shown."""
 
     links: Annotated[tuple[Count, ...], Most(10_000)] = ()
     mount: str | None = None
@@ -44,11 +46,12 @@ def stream(
     *,
     single: str = "",
 ) -> Streamed | None:
-    """Have the tree `name` there shown at once, with the names and sizes of `objects`, while they come.
+    """Show the tree `name` on the other side at once, with the names and sizes of `objects`, while they are
+    downloaded.
 
-    Opening a file waits until its object is there, verified. None where all are there already: `fetch` makes
-    the tree then. `link` makes a link that lasts until its object came. Raises CannotStream where the other
-    side can show nothing, SyncError.
+    Opening a file blocks until its object has arrived and was verified. Return None if all objects are there
+    already: `fetch` then makes the tree. `link` makes a link that lasts until its object has arrived. Raise
+    CannotStream if the other side cannot show a tree, and SyncError.
     """
     progress = progress or Silent()
     wanted = [Wanted(each.key, each.size, each.version, each.checksum) for each in objects]
@@ -66,7 +69,9 @@ def stream(
 
 
 def listed_manifest(objects: Sequence[Stored]) -> Manifest:
-    """The tree that these objects make, each told by its checksum in the store, else by its version."""
+    """Return the manifest of the objects' tree, each with its checksum in the store, or with its version
+    if it has none.
+    """
     told = {each.key: each.checksum or f"version {each.version}" for each in objects}
     rows = rows_of([Wanted(each.key, each.size, each.version, each.checksum) for each in objects])
     return manifest_of(

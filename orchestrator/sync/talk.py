@@ -1,4 +1,4 @@
-"""One conversation with the runtime on the other side, and its refusals as errors for people."""
+"""A conversation with the runtime on the other side. Its refusals become errors with a message for people."""
 
 from __future__ import annotations
 
@@ -18,7 +18,7 @@ T = TypeVar("T")
 
 _FULL_ENOUGH = 1 << 18
 _SILENCE = 1800.0
-"""Seconds without a byte after which the other side counts as stuck; to hash a large tree is the slowest."""
+"""Seconds without a byte after which the other side counts as stuck; hashing a large tree takes longest."""
 _LAST_WORDS_WITHIN = 30.0
 _LENGTH = struct.Struct(">I")
 
@@ -28,10 +28,10 @@ class Changed(SyncError):
 
 
 class CannotStream(SyncError):
-    """The other side can show no tree before it is whole. `why`: the reason, as a phrase."""
+    """The other side cannot show a tree before all of it has arrived. `why`: the reason, as a phrase."""
 
     def __init__(self, name: str, why: str) -> None:
-        super().__init__(f"{name} cannot show data while they come: {why}.")
+        super().__init__(f"{name} cannot show data while they are downloaded: {why}.")
         self.why = why
 
 
@@ -39,8 +39,9 @@ _OBJECT = "object_"
 
 
 class ObjectRefused(SyncError):
-    """One object of a bucket did not come as it was listed. `fault`: changed, missing, denied, corrupt,
-    passing, refused or malformed, as in runtime.http.HttpError."""
+    """One object of a bucket did not arrive as it was listed. `fault`: changed, missing, denied, corrupt,
+    passing, refused or malformed, as in runtime.http.HttpError.
+    """
 
     def __init__(self, fault: str, key: str, message: str, next_command: str | None = None) -> None:
         super().__init__(message, next_command=next_command)
@@ -48,7 +49,9 @@ class ObjectRefused(SyncError):
 
 
 class Talk:
-    """Frames both ways over the channel of one verb. Writes wait until there are many, or for `flush`."""
+    """Messages to and from one verb of the runtime, as frames over its channel. Writes are buffered until
+    there are many, or until `flush`.
+    """
 
     def __init__(self, host: Host, agent: Agent, verb: str, *arguments: str) -> None:
         self._host = host
@@ -74,9 +77,10 @@ class Talk:
         self.flush()
 
     def hear(self, shape: type[T]) -> T:
-        """The next message. SyncError where it is a refusal, or where the other side broke off.
+        """Return the next message, of type `shape`.
 
-        MalformedAnswer where it is no `shape`.
+        Raise SyncError if it is a refusal or the other side broke off, MalformedAnswer if it is not a
+        `shape`.
         """
         try:
             message = parsed(self._message(), most=LONG)
@@ -97,13 +101,13 @@ class Talk:
         return frames.exactly(self.read, length)
 
     def malformed(self, why: str) -> HostError:
-        """The error for a message that our runtime never sends."""
+        """Return the error for a message that orch's runtime never sends."""
         return malformed(self._host.name, self._verb, why)
 
     def broken(self) -> SyncError:
-        """The error for a conversation that ended early, with what the other side last said.
+        """Return the error for a conversation that ended early, with the last output of the other side.
 
-        Raises HostError where contact was lost, or where the other side does not end.
+        Raise HostError if contact was lost, or if the command on the other side does not end.
         """
         self._channel.close_stdin()
         done = self._channel.wait(_LAST_WORDS_WITHIN)
@@ -124,7 +128,9 @@ class Talk:
 
 @dataclass(frozen=True)
 class _Refusal:
-    """Why the other side does not go on. `error` says which of the others are given; sizes are bytes."""
+    """Why the other side does not continue. `error` determines which of the other fields are set; sizes
+    are bytes.
+    """
 
     error: Annotated[str, Like("[a-z_]{1,40}")]
     text: Annotated[str, Most(10_000)] = ""

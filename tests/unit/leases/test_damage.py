@@ -91,7 +91,7 @@ def test_a_ledger_damaged_at_random_still_ends_its_machine(
         text = damaged(path.read_bytes(), done)
         path.write_bytes(text)
         if not project.ledger("job-ab12cd").lease().whole and project.open_leases():
-            with pytest.raises(CleanupUnproven, match="does not tell which runs it has"):
+            with pytest.raises(CleanupUnproven, match="does not report its runs"):
                 down(folder=project.root)
             assert cloud.alive()
         down(folder=project.root, discard=True)
@@ -141,7 +141,7 @@ def test_a_later_version_is_refused_by_number_and_its_machine_can_be_ended(
     ledger.path.write_bytes(text)
     with pytest.raises(UsageError, match="version 7"):
         ledger.append("noted")
-    with pytest.raises(CleanupUnproven, match="does not tell which runs it has"):
+    with pytest.raises(CleanupUnproven, match="does not report its runs"):
         down(folder=tmp_path)
     report = down(folder=tmp_path, discard=True)
     assert not cloud.alive()
@@ -201,7 +201,7 @@ def test_a_ledger_that_cannot_be_read_at_all(tmp_path: Path, monkeypatch: pytest
     path = project.ledger("job-1").path
     path.unlink()
     path.mkdir()
-    with pytest.raises(CleanupUnproven, match="does not tell which runs it has"):
+    with pytest.raises(CleanupUnproven, match="does not report its runs"):
         down(folder=tmp_path)
     report = down(folder=tmp_path, discard=True)
     assert not cloud.alive()

@@ -91,7 +91,7 @@ def test_down_refuses_where_the_machine_does_not_tell_which_runs_it_has(
         raise HostError("It does not answer.")
 
     monkeypatch.setattr(connect, "connect", silent)
-    with pytest.raises(orch.OrchError, match="does not tell which runs it has") as refused:
+    with pytest.raises(orch.OrchError, match="does not report its runs") as refused:
         orch.down(folder=folder)
     assert refused.value.next_command and "--discard" in refused.value.next_command
     with pytest.raises(orch.OrchError, match="damaged"):

@@ -203,7 +203,7 @@ def test_like_a_run(pulled: Path) -> None:
     assert overrides == ("resources.cpus=6+", "resources.memory=4096 MiB+")
     assert reasons[0] == "6 cores (it kept 1.5 of 8 busy)"
     (pulled / "runs/r/trace.jsonl").write_text('{"event": "header", "cores": 8.0}')
-    with pytest.raises(UsageError, match="cannot be told"):
+    with pytest.raises(UsageError, match="cannot be determined"):
         rightsize.similar_types("r", pulled)
     with pytest.raises(UsageError, match="no trace of a run other"):
         rightsize.similar_types("other", pulled)

@@ -169,14 +169,14 @@ def test_rollback_refuses_what_it_cannot_lead_to(tmp_path: Path) -> None:
     with pytest.raises(UsageError, match="No model was accepted"):
         orch.rollback(folder=tmp_path)
     judged(at, ended(at, "one", 0.95))
-    with pytest.raises(UsageError, match="No other model"):
+    with pytest.raises(UsageError, match="No model other"):
         orch.rollback(folder=tmp_path)
     judged(at, ended(at, "two", 0.95))
     with pytest.raises(UsageError, match="never accepted") as unknown:
         orch.rollback("onne", folder=tmp_path)
     assert unknown.value.next_command == "orch rollback one"
     at.run("one").rename(tmp_path / "elsewhere")
-    with pytest.raises(UsageError, match="files of one are not here"):
+    with pytest.raises(UsageError, match="files of one are not on this computer"):
         orch.rollback(folder=tmp_path)
     assert current(at) == "two"
 

@@ -133,7 +133,7 @@ def test_a_server_that_does_not_answer_or_is_no_server_is_said(
     run(profile, said=said)
     silence, no_server = said.about("MLflow")
     assert "it did not answer: TimeoutError." in silence
-    assert "no http or https address" in no_server and "mlflow server" in no_server
+    assert "not an http or https address" in no_server and "mlflow server" in no_server
 
 
 def test_the_login_goes_to_the_server_and_nowhere_else(

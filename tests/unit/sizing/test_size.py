@@ -258,7 +258,7 @@ def test_a_profile_that_changed_meanwhile_is_left_alone(tmp_path: Path) -> None:
     path.write_text(PROFILE)
     after, _ = profile_change.change_profile(path, sized_for(path))
     path.write_text(PROFILE + "# mine\n")
-    with pytest.raises(UsageError, match="changed meanwhile"):
+    with pytest.raises(UsageError, match="changed by something else meanwhile"):
         profile_change.write_minimums(path, PROFILE, after)
     assert path.read_text() == PROFILE + "# mine\n"
     assert [each.name for each in tmp_path.iterdir()] == ["orch.yaml"]
@@ -272,7 +272,7 @@ def test_a_profile_in_another_hand_is_refused_with_the_lines_to_put_in(tmp_path:
             "resources: {disk: 9 GiB}\n",
         )
     )
-    with pytest.raises(UsageError, match=r"left as it is(.|\n)*resources:\n  cpus: 2\+"):
+    with pytest.raises(UsageError, match=r"was not changed(.|\n)*resources:\n  cpus: 2\+"):
         profile_change.change_profile(path, sized_for(path))
 
 

@@ -242,7 +242,7 @@ def test_another_interpreter_over_there_is_refused(agent: Agent, lock_file: Path
 
 
 def test_an_unknown_delivery(agent: Agent, python: Interpreter, lock_file: Path) -> None:
-    with pytest.raises(StackError, match="delivery 'pigeon' is none of auto, push, download"):
+    with pytest.raises(StackError, match="delivery 'pigeon' is not one of auto, push, download"):
         install(HereHost(), agent, read_lock(lock_file), python, delivery="pigeon")
 
 

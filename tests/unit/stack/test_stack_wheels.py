@@ -246,7 +246,7 @@ def test_other_bytes_than_the_locked_ones_never_enter_the_cache(tmp_path: Path, 
 
 def test_a_login_comes_from_the_users_settings(tmp_path: Path, index: _Index) -> None:
     url = index.url("/login")
-    with pytest.raises(StackError, match="wants a login"):
+    with pytest.raises(StackError, match="requires a login"):
         collect([at(url)], tmp_path, Silent(), environ={"HOME": str(tmp_path)})
     netrc = tmp_path / ".netrc"
     netrc.write_text("machine 127.0.0.1 login me password word\n")
