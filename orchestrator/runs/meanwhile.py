@@ -1,4 +1,4 @@
-"""Download files while a run continues: its checkpoints, and what it writes for TensorBoard. Tell its pace."""
+"""Download checkpoints and TensorBoard files while a run continues, and tell its pace."""
 
 from __future__ import annotations
 
