@@ -21,6 +21,8 @@ _FIRST = 1 << 16
 _MOST = 1 << 20
 """Bytes of one look. Of a file that grew by more, the last ones are read."""
 _LONGEST_LINE = 4096
+_LINES = 100
+"""Lines of a piece of output that are read, the last ones: a job that prints much is not held up."""
 
 
 class Printed:
@@ -35,7 +37,7 @@ class Printed:
     def read(self, data: bytes) -> None:
         *lines, begun = (self._begun + data).split(b"\n")
         self._begun = begun[-_LONGEST_LINE:]
-        for line in lines:
+        for line in lines[-_LINES:]:
             told = said(line.decode(errors="replace"))
             if told.axis == "epoch":
                 self.epoch, self.epochs = told.at, told.of

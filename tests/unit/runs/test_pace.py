@@ -10,6 +10,7 @@ import pytest
 import orchestrator as orch
 from orchestrator import cli
 from orchestrator.model.progress import Pace
+from orchestrator.runs.pace import Printed
 from tests.said import Said
 from tests.unit import here_cloud
 from tests.unit.cli.terminals import Terminal
@@ -54,6 +55,15 @@ def test_the_pace_is_told_until_the_run_ends(profile: Path) -> None:
     seconds = [pace.seconds for pace in paces if pace.seconds is not None]
     assert seconds == sorted(seconds) and seconds[-1] > 2
     assert paces[-1].price is not None and paces[-1].cores
+
+
+def test_of_a_job_that_prints_much_the_last_lines_are_read() -> None:
+    printed = Printed()
+    printed.read(b"Epoch 1/9\n" + b"x\n" * 500)
+    assert printed.epoch is None
+    printed.read(b"x\n" * 500 + b"Epoch 2/9\nloss: 0.5\nloss: 0.")
+    printed.read(b"25\n")
+    assert (printed.epoch, printed.epochs, printed.metrics) == (2, 9, {"loss": 0.25})
 
 
 def test_a_trace_that_is_none_harms_nothing(profile: Path) -> None:
