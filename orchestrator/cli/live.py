@@ -12,7 +12,7 @@ from typing import TextIO
 from orchestrator.cli import progress
 from orchestrator.cli.startup_lines import Folded
 from orchestrator.cli.status_line import StatusLine
-from orchestrator.cli.terminal import Shown
+from orchestrator.cli.terminal import Shown, ours
 from orchestrator.model.progress import Pace, Progress
 from orchestrator.report.pace import pace_line
 
@@ -86,7 +86,7 @@ class Live(progress.Moving):
             if self._pace is not None:
                 pace, told_at = self._pace
                 text = pace_line(pace, since=time.monotonic() - told_at, columns=width)
-                self._line.draw(text, width)
+                self._line.draw(ours(text), width)
 
 
 Output = Callable[[bytes], None]

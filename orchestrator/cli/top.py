@@ -62,8 +62,10 @@ def _full_screen() -> Iterator[Callable[[str], None]]:
 
     def show(text: str) -> None:
         rows = shutil.get_terminal_size((80, 24)).lines
-        lines = "".join(f"{line}\x1b[K\r\n" for line in text.splitlines()[: rows - 1])
-        print(f"\x1b[H{lines}\x1b[J", end="", flush=True)
+        print("\x1b[H", end="")
+        for line in text.splitlines()[: rows - 1]:
+            print(f"{ours(line)}\x1b[K")
+        print("\x1b[J", end="", flush=True)
 
     print("\x1b[?1049h\x1b[?25l", end="", flush=True)
     try:
@@ -78,4 +80,4 @@ def _text(now: Now, since: float) -> str:
 
     columns = shutil.get_terminal_size((80, 24)).columns
     up = Project.at().up_command
-    return ours(top_text(now.leases, now.paces, now.problems, up=up, columns=columns, since=since))
+    return top_text(now.leases, now.paces, now.problems, up=up, columns=columns, since=since)
