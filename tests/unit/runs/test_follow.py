@@ -11,7 +11,7 @@ from typing import Any, cast
 import pytest
 
 from orchestrator import jobs
-from orchestrator.model import RunState
+from orchestrator.model import RunState, Silent
 from orchestrator.runs import follow
 from orchestrator.session.project import Project
 
@@ -49,7 +49,14 @@ def session(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Any:
     profile = SimpleNamespace(train=SimpleNamespace(checkpoints=()))
     return cast(
         "Any",
-        SimpleNamespace(ledger=ledger, host=None, agent=None, project=Project(tmp_path), profile=profile),
+        SimpleNamespace(
+            ledger=ledger,
+            host=None,
+            agent=None,
+            project=Project(tmp_path),
+            profile=profile,
+            progress=Silent(),
+        ),
     )
 
 
