@@ -33,8 +33,10 @@ if TYPE_CHECKING:
     from orchestrator.plan import Plan as Plan
     from orchestrator.profile.nearby import no_such_file as no_such_file
     from orchestrator.profile.nearby import shown_path as shown_path
+    from orchestrator.profile.overrides import redacted as redacted
     from orchestrator.profile.units import parse_duration as parse_duration
     from orchestrator.promotion.current import models, rollback
+    from orchestrator.providers.local.store import state_home as state_home
     from orchestrator.runs.history import history
     from orchestrator.runs.lint_check import hint as hint
     from orchestrator.runs.lint_check import lint as lint
@@ -98,6 +100,8 @@ _FOR_THE_COMMAND_LINE = {
     "refusal_of": "orchestrator.runs.space",
     "shown_path": "orchestrator.profile.nearby",
     "report": "orchestrator.api.reporting",
+    "state_home": "orchestrator.providers.local.store",
+    "redacted": "orchestrator.profile.overrides",
     "similar_types": "orchestrator.sizing.rightsize",
     "write_minimums": "orchestrator.sizing.profile_change",
 }

@@ -9,6 +9,7 @@ from typing import TYPE_CHECKING
 
 from orchestrator.errors import Busy, OrchError, ResultsLost, UsageError
 from orchestrator.model import Progress, PullReport, RunRecord, Silent
+from orchestrator.model.progress import notice
 from orchestrator.runs.known import known_run, profile_of, with_runs_there
 from orchestrator.session.project import Project
 
@@ -230,7 +231,9 @@ def _tell_others(session: Session) -> tuple[tuple[str, ...], tuple[str, ...]]:
     ended, running = _standing(session)
     if ended:
         which = ended[0] if len(ended) == 1 else "--all"
-        session.progress.say(f"Also ended and not pulled yet: {', '.join(ended)}. Next: orch pull {which}")
+        notice(
+            session.progress, f"Also ended and not pulled yet: {', '.join(ended)}. Next: orch pull {which}"
+        )
     return ended, running
 
 

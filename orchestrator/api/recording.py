@@ -14,6 +14,7 @@ from orchestrator import jobs, stack, sync
 from orchestrator.errors import UsageError
 from orchestrator.hosts.here import HereHost
 from orchestrator.model import Agent, Job, Progress, RunRecord, Silent
+from orchestrator.model.progress import notice
 from orchestrator.profile import load
 from orchestrator.reads.advice import advice_here, of_run
 from orchestrator.reads.opened import read_opened
@@ -80,7 +81,7 @@ def record(
     collect.write(finished)
     found, profile = of_run(read_opened(project.run(name) / "observe"), Path.cwd(), command, begun)
     if found:
-        tell.say(f"Note: {advice_here(found, profile)}")
+        notice(tell, f"Note: {advice_here(found, profile)}")
     return finished
 
 
@@ -152,7 +153,7 @@ def _stack(python: str, tell: Progress) -> dict[str, Any] | None:
     try:
         here = stack.attest_here(Path(python))
     except Exception as error:  # the command need not be Python
-        tell.say(f"The environment of {python} could not be inspected: {error}")
+        notice(tell, f"The environment of {python} could not be inspected: {error}")
         return None
     return {
         "digest": here.digest,

@@ -20,8 +20,9 @@ from orchestrator.errors import (
 from orchestrator.ledger import Lease
 from orchestrator.model import Progress, RunRecord, Silent
 from orchestrator.model.outcomes import ExitReason
+from orchestrator.model.progress import notice
 from orchestrator.profile import Profile, load
-from orchestrator.profile.overrides import name_of, secrets_of, without_secrets
+from orchestrator.profile.overrides import redacted, secrets_of
 from orchestrator.runs.known import profile_of
 from orchestrator.session.interrupts import Interrupts
 from orchestrator.session.project import Project, check_run_id
@@ -125,7 +126,7 @@ def _run(call: _Call, output: Output | None) -> RunRecord:
         error.record = record  # type: ignore[attr-defined]
         raise
     if left:
-        call.tell.say(left)
+        notice(call.tell, left)
     if call.wish.same_as is not None:
         return record  # a run that is repeated brings no new model
     return judge(call.project, call.profile, record, "run", call.tell)
@@ -170,10 +171,9 @@ def _require_space(call: _Call) -> None:
 
 
 def _words(profile: str | Path, run_id: str, overrides: Sequence[str], wish: RunOptions) -> str:
-    told = [*without_secrets(overrides), *(f"{name_of(secret)}=…" for secret in secrets_of(overrides))]
     proofs = {"--local-parity": wish.local_parity, "--resume-proof": wish.resume_proof}
     flags = [flag for flag, given in proofs.items() if given]
-    sets = [word for override in told for word in ("--set", override)]
+    sets = [word for override in redacted(overrides) for word in ("--set", override)]
     return shlex.join(["orch", "run", str(profile), "--run-id", run_id, *flags, *sets])
 
 
@@ -199,7 +199,7 @@ def _settle_where_gone(call: _Call, lease: Lease) -> None:
     require_seen(provider, lease)
     if serving(provider, lease) is None:
         for lost in settle(call.project, call.project.ledger(lease.id), ending_of_machine(provider, lease)):
-            call.tell.say(f"{lost.run_id}: {lost.exit['detail']}")
+            notice(call.tell, f"{lost.run_id}: {lost.exit['detail']}")
 
 
 def _made(call: _Call, output: Output | None) -> RunRecord:
@@ -291,7 +291,7 @@ def _end_after(call: _Call, error: BaseException) -> None:
         left = f"Its machine could not be ended: {unended.message} {unended.exists or ''}".rstrip()
     if not isinstance(error, OrchError):
         if left or had:
-            call.tell.say(left or _ENDED)
+            notice(call.tell, left or _ENDED)
         return
     if not had:
         return

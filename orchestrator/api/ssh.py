@@ -16,6 +16,7 @@ from orchestrator.hosts.atomic import atomic_write
 from orchestrator.leases.remains import naming
 from orchestrator.ledger import Lease
 from orchestrator.model import Progress, Silent
+from orchestrator.model.progress import notice
 from orchestrator.session.door import Door, include, include_line, is_included, open_door
 from orchestrator.session.project import Project
 
@@ -93,7 +94,7 @@ def ssh_config(
             hosts += names
         except OrchError as error:
             left_out.append(f"{lease.id}: {error.message}")
-            tell.say(left_out[-1])
+            notice(tell, left_out[-1])
     project.ignore_state()
     file = project.state / "ssh_config"
     atomic_write(file, "\n".join(entries).encode(), 0o600)

@@ -16,6 +16,7 @@ from typing import IO, Any
 from orchestrator.errors import HostError, LocalError, UsageError
 from orchestrator.ledger import Lease
 from orchestrator.model import Progress, Silent
+from orchestrator.model.progress import notice
 from orchestrator.runs import collect
 from orchestrator.runs.known import known_ids, known_run, no_such_run, open_with_runs, profile_of
 from orchestrator.session.project import Project
@@ -149,7 +150,7 @@ def _bring_on(board: Board, bring: Callable[[], Board], shown: _Shown, tell: Pro
         while not board.ended and not shown.ends_within(_EVERY_S):
             board = bring()
     except HostError:
-        tell.say(f"The connection to the machine of {board.run_id} broke: what came before is shown.")
+        notice(tell, f"The connection to the machine of {board.run_id} broke: what came before is shown.")
 
 
 def _require_port(port: int, run_id: str | None) -> None:

@@ -42,7 +42,7 @@ from orchestrator.cli.options import (
     run_ids,
 )
 from orchestrator.cli.output import emit, guarded
-from orchestrator.cli.verbs import Verb, Verbs
+from orchestrator.cli.verbs import Command, Verb, Verbs
 
 app = typer.Typer(
     name="orch",
@@ -189,7 +189,7 @@ def train(
         profile_.analyse(record.run_id, lease, sets or (), as_json)
 
 
-@app.command(context_settings={"allow_interspersed_args": False, "ignore_unknown_options": True})
+@app.command(cls=Command, context_settings={"allow_interspersed_args": False, "ignore_unknown_options": True})
 @guarded
 def record(
     command: Annotated[list[str], typer.Argument(metavar="-- CMD...", help="The training command.")],
@@ -227,11 +227,13 @@ app.command(cls=Verb)(setup_.setup)
 app.command(cls=Verb)(compare_.compare)
 app.command(cls=Verb)(rerun_.rerun)
 app.command(
-    name="resume-check", context_settings={"allow_interspersed_args": False, "ignore_unknown_options": True}
+    name="resume-check",
+    cls=Command,
+    context_settings={"allow_interspersed_args": False, "ignore_unknown_options": True},
 )(resume_check_.resume_check)
 app.command(cls=Verb)(lint_.lint)
 app.command(cls=Verb)(size_.size)
-app.command(context_settings={"allow_interspersed_args": False, "ignore_unknown_options": True})(
+app.command(cls=Command, context_settings={"allow_interspersed_args": False, "ignore_unknown_options": True})(
     profile_.profile
 )
 

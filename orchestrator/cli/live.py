@@ -10,6 +10,7 @@ from contextlib import contextmanager, suppress
 from typing import TextIO
 
 from orchestrator.cli import progress
+from orchestrator.cli.command_log import CommandLog, Loudness, current
 from orchestrator.cli.startup_lines import Folded
 from orchestrator.cli.status_line import StatusLine
 from orchestrator.cli.terminal import Shown, ours
@@ -25,8 +26,8 @@ class Live(progress.Moving):
 
     every_s = _EVERY_S
 
-    def __init__(self, stream: TextIO, messages: TextIO) -> None:
-        super().__init__(messages)
+    def __init__(self, stream: TextIO, messages: TextIO, log: CommandLog | None = None) -> None:
+        super().__init__(messages, log)
         self._out = stream.buffer
         self._line = StatusLine(self._out)
         self._folded, self._shown = Folded(), Shown()
@@ -37,9 +38,9 @@ class Live(progress.Moving):
         """Show the next bytes that the run printed."""
         self._write(self._folded.piece(data))
 
-    def say(self, text: str) -> None:
+    def _print(self, text: str) -> None:
         with self._line.lock:
-            super().say(text)
+            super()._print(text)
 
     def transfer(self, label: str, done: int, total: int) -> None:
         with self._line.lock:
@@ -95,15 +96,18 @@ Output = Callable[[bytes], None]
 @contextmanager
 def following(as_json: bool, *, live: bool = True) -> Iterator[tuple[Output, Progress]]:
     """Yield a writer for a run's output, and the progress of the call: a live view on a terminal, plain lines
-    elsewhere, or without `live`.
+    elsewhere, in a quiet command, or without `live`.
     """
     from orchestrator.cli import runs
 
     stream = sys.stderr if as_json else sys.stdout
-    if not (live and stream.isatty() and progress.is_moving()):
+    log = current()
+    quiet = log is not None and log.loudness is Loudness.QUIET
+    if quiet or not (live and stream.isatty() and progress.is_moving()):
         yield runs.output(as_json), progress.progress()
         return
-    view = Live(stream, sys.stderr)
+    view = Live(stream, sys.stderr, log)
+    progress.listen(view)
     try:
         yield view.output, view
     finally:

@@ -12,6 +12,7 @@ from typing import Any
 
 import typer
 
+from orchestrator.cli.command_log import current
 from orchestrator.cli.signals import stopped_as_interrupted
 from orchestrator.cli.terminal import ours
 from orchestrator.errors import (
@@ -107,6 +108,15 @@ def _show_run(error: NotAccepted) -> None:
         print(f"\n{ours(summary(error.record))}", flush=True)
 
 
+def _kept(error: OrchError) -> Path | None:
+    """The log of this command, with the error in it; None if the command failed before it did anything."""
+    log = current()
+    if log is None or log.path is None:
+        return None
+    log.failure(error)
+    return log.path
+
+
 def tell(error: OrchError, as_json: bool) -> int:
     """Print what happened, what still exists and the next command. Returns the exit code."""
     if as_json:
@@ -120,6 +130,8 @@ def tell(error: OrchError, as_json: bool) -> int:
             "retry": error.worth_repeating,
         }
         record = getattr(error, "record", None)
+        if path := _kept(error):
+            value["log"] = str(path)
         run = record.as_json() if record is not None else None
         tried = {"attempts": list(error.attempts)} if isinstance(error, ProviderError) else {}
         print(json.dumps({"schema": "orch.error/1", "error": value, **tried, "run": run}, indent=1))
@@ -128,7 +140,9 @@ def tell(error: OrchError, as_json: bool) -> int:
             _show_run(error)
         print(ours(_letter(error) or f"orch: {error.message}"), file=sys.stderr)
         steps = f"Next: {error.next_command}" if error.next_command else None
-        for text in (error.exists, steps, f"More: orch explain {page_of(error)}"):
+        log = _kept(error)
+        more = f"More: orch explain {page_of(error)}" + (f"    # log: {log}" if log else "")
+        for text in (error.exists, steps, more):
             if text:
                 print(ours(text), file=sys.stderr)
     return error.exit_code

@@ -8,6 +8,7 @@ import time
 from collections.abc import Mapping
 from typing import TextIO
 
+from orchestrator.cli.command_log import CommandLog, Loudness, current
 from orchestrator.cli.terminal import ours
 from orchestrator.report.units import duration, size
 
@@ -15,47 +16,85 @@ _REDRAW_SECONDS = 0.1
 
 
 class Lines:
-    """Plain lines: one per step, and one per completed transfer."""
+    """Plain lines: one per step, and one per completed transfer. `log` gets them all.
 
-    def __init__(self, stream: TextIO) -> None:
+    A quiet command prints notices only, a verbose one details too.
+    """
+
+    def __init__(self, stream: TextIO, log: CommandLog | None = None) -> None:
         self._stream = stream
+        self._log = log
+        self._loudness = log.loudness if log else Loudness.NORMAL
         self._begun: dict[str, float] = {}
+        self._operations: list[tuple[str, float]] = []
 
     def say(self, text: str) -> None:
-        print(ours(text), file=self._stream, flush=True)
+        self._keep(text)
+        if self._loudness is not Loudness.QUIET:
+            self._print(text)
+
+    def notice(self, text: str) -> None:
+        self._keep(text)
+        self._print(text)
+
+    def detail(self, text: str) -> None:
+        """Report what is of interest only to whoever looks for a cause."""
+        self._keep(text)
+        if self._loudness is Loudness.VERBOSE:
+            self._print(f"  {text}")
 
     def transfer(self, label: str, done: int, total: int) -> None:
         if not total:
+            self._operation(label)
             return
         begun = self._begun.setdefault(label, time.monotonic())
         if done >= total and total > 0:
             del self._begun[label]
             self.say(f"  {label}: {size(total)}{_rate(total, time.monotonic() - begun)}")
 
+    def _operation(self, label: str) -> None:
+        """Note the begin of the operation `label`, or with "" the end of the last one that has begun."""
+        if label:
+            self._operations.append((label, time.monotonic()))
+        elif self._operations:
+            ended, begun = self._operations.pop()
+            self.detail(f"{ended}: {time.monotonic() - begun:.2f} s")
+
+    def _keep(self, text: str) -> None:
+        if self._log:
+            self._log.line(text)
+
+    def _print(self, text: str) -> None:
+        print(ours(text), file=self._stream, flush=True)
+
 
 class Moving(Lines):
     """Lines for a terminal: the current transfer is redrawn in place."""
 
-    def __init__(self, stream: TextIO) -> None:
-        super().__init__(stream)
+    def __init__(self, stream: TextIO, log: CommandLog | None = None) -> None:
+        super().__init__(stream, log)
         self._drawn = 0.0
-
-    def say(self, text: str) -> None:
-        self._stream.write("\r\x1b[K")
-        super().say(text)
 
     def transfer(self, label: str, done: int, total: int) -> None:
         if not total:
-            self._stream.write(f"\r\x1b[K{f'  {ours(label)} …' if label else ''}")
-            self._stream.flush()
+            self._redraw(f"  {ours(label)} …" if label else "")
+            super().transfer(label, done, total)
             return
         now = time.monotonic()
         begun = self._begun.get(label, now)
         if done < total and now - self._drawn >= _REDRAW_SECONDS:
             self._drawn = now
-            self._stream.write(f"\r\x1b[K  {label}: {size(done)} of {size(total)}{_rate(done, now - begun)}")
-            self._stream.flush()
+            self._redraw(f"  {label}: {size(done)} of {size(total)}{_rate(done, now - begun)}")
         super().transfer(label, done, total)
+
+    def _redraw(self, text: str) -> None:
+        if self._loudness is not Loudness.QUIET:
+            self._stream.write(f"\r\x1b[K{text}")
+            self._stream.flush()
+
+    def _print(self, text: str) -> None:
+        self._stream.write("\r\x1b[K")
+        super()._print(text)
 
 
 def _rate(count: int, seconds: float) -> str:
@@ -66,7 +105,24 @@ def _rate(count: int, seconds: float) -> str:
 
 def progress(environ: Mapping[str, str] = os.environ) -> Lines:
     """Choose for this stderr. TERM=dumb and CI disable redrawing."""
-    return Moving(sys.stderr) if is_moving(environ) else Lines(sys.stderr)
+    log = current()
+    made = Moving(sys.stderr, log) if is_moving(environ) else Lines(sys.stderr, log)
+    listen(made)
+    return made
+
+
+def listen(to: Lines) -> None:
+    """Report what orch's rooms log, such as commands on a machine and repeated calls, as details of `to`."""
+    import logging
+
+    class Handler(logging.Handler):
+        def emit(self, record: logging.LogRecord) -> None:
+            to.detail(record.getMessage())
+
+    logger = logging.getLogger("orchestrator")
+    logger.handlers[:] = [Handler()]
+    logger.setLevel(logging.DEBUG)
+    logger.propagate = False
 
 
 def is_moving(environ: Mapping[str, str] = os.environ) -> bool:

@@ -9,6 +9,8 @@ from typing import Any
 
 import typer.core
 
+from orchestrator.cli.command_log import CommandLog, Loudness, logged
+
 SECTIONS: Mapping[str, tuple[str, ...]] = {
     "Prepare": ("init", "doctor", "setup", "lint", "size", "skipped"),
     "Machines": ("plan", "up", "status", "top", "ssh", "forward", "ssh-config", "down", "gc", "costs"),
@@ -51,7 +53,38 @@ def first_sentence(text: str) -> str:
     return paragraph.partition(". ")[0].rstrip(".") + "." if paragraph else ""
 
 
-class Verb(typer.core.TyperCommand):
+class Command(typer.core.TyperCommand):
+    """A command with `--quiet`, `--verbose` and a log file."""
+
+    def __init__(self, *args: Any, **settings: Any) -> None:
+        super().__init__(*args, **settings)
+        self.params += [
+            _loudness(Loudness.QUIET, "-q", "Print no progress, only notices and results."),
+            _loudness(Loudness.VERBOSE, "-v", "Print details too: durations, commands on machines, retries."),
+        ]
+
+    def invoke(self, ctx: Any) -> Any:
+        log = CommandLog(str(self.name), ctx.params, ctx.meta.get(_META, Loudness.NORMAL))
+        with logged(log):
+            return super().invoke(ctx)
+
+
+_META = "orch.loudness"
+
+
+def _loudness(which: Loudness, short: str, text: str) -> Any:
+    """The option that sets the loudness of a command; the last one on the command line counts."""
+
+    def keep(ctx: Any, _: Any, given: bool) -> None:
+        if given:
+            ctx.meta[_META] = which
+
+    return typer.core.TyperOption(
+        param_decls=[f"--{which.value}", short], is_flag=True, expose_value=False, callback=keep, help=text
+    )
+
+
+class Verb(Command):
     """A command whose error for a surplus argument suggests the option that was probably meant."""
 
     def parse_args(self, ctx: Any, args: list[str]) -> list[str]:

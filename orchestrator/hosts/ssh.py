@@ -63,6 +63,8 @@ _GET = (
 # Without a handler of its own the library's warnings would land on the user's terminal.
 logging.getLogger("paramiko").addHandler(logging.NullHandler())
 
+_LOG = logging.getLogger(__name__)
+
 
 class _Transport(paramiko.Transport):
     """Remembers the signals that ended commands, which the base class drops."""
@@ -105,10 +107,14 @@ class SshHost:
         timeout: float | None = None,
         most: int = OUTPUT,
     ) -> Completed:
+        began = time.monotonic()
         with self._open(argv, timeout, most) as channel:
             channel.write(stdin or b"")
             channel.close_stdin()
-            return channel.wait()
+            done = channel.wait()
+        seconds = time.monotonic() - began
+        _LOG.debug("%s: %s: code %d in %.2f s", self.name, shown(argv), done.returncode, seconds)
+        return done
 
     def open(self, argv: Sequence[str]) -> SshChannel:
         return self._open(argv, None)

@@ -25,6 +25,7 @@ from orchestrator.ledger import Lease, Ledger
 from orchestrator.ledger.events import DeleteIntent, LeaseClosed, LedgerEvent, MachineEnded
 from orchestrator.model import DownReport, Machine, Progress, Silent
 from orchestrator.model.outcomes import ExitReason
+from orchestrator.model.progress import notice
 from orchestrator.providers import open_provider
 from orchestrator.session import unrecorded
 from orchestrator.session.machines import await_existing, end_and_prove, note_ends
@@ -197,7 +198,7 @@ def _end_on(
         _refuse(lease)
     if machines:
         if lease.uncollected:
-            tell.say(f"Discarding the results of {', '.join(run.run_id for run in lease.uncollected)}")
+            notice(tell, f"Discarding the results of {', '.join(run.run_id for run in lease.uncollected)}")
         _settle_left(lease, discard, tell)
         notes.add(DeleteIntent(tuple(machine.id for machine in machines)))
     asked = time.monotonic()
@@ -285,8 +286,9 @@ def _settle_left(lease: Lease, discard: bool, tell: Progress) -> None:
             )
         if run.left:
             paths = [each.path for each in run.left]
-            tell.say(
-                f"{few(paths)} of {run.run_id} could not be downloaded and will be lost with the machine"
+            notice(
+                tell,
+                f"{few(paths)} of {run.run_id} could not be downloaded and will be lost with the machine",
             )
 
 

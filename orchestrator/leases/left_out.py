@@ -6,6 +6,7 @@ from collections.abc import Sequence
 
 from orchestrator.errors import Fault, ProviderError
 from orchestrator.model import Offer, Progress
+from orchestrator.model.progress import notice
 
 
 class LeftOut:
@@ -20,7 +21,7 @@ class LeftOut:
         """Keep and report a refusal of `offer`, if it is a lasting one."""
         if is_lasting(error):
             self._met.append((offer, error))
-            tell.say(error.message)
+            notice(tell, error.message)
 
     def has(self, offer: Offer) -> bool:
         """Return whether a kept refusal applies to `offer` too."""

@@ -30,6 +30,7 @@ from orchestrator.ledger import Attempt, Lease, Ledger
 from orchestrator.ledger.events import CreateAccepted, CreateIntent, CreateRefused, DeleteIntent
 from orchestrator.model import LABEL_SPEC, Machine, MachineSpec, Offer, Place, Progress, Provider
 from orchestrator.model.machines import since_start
+from orchestrator.model.progress import notice
 from orchestrator.plan import Delete, Keep, Plan, disk_cost
 from orchestrator.profile import Profile
 from orchestrator.providers import undecided
@@ -75,7 +76,7 @@ def machine_of(
             _note_gone(ledger, provider, kept, gone, tell)
         planned = planned_of(wanted, provider, (), avoid or frozenset())
     for lost in settle(project, ledger, ending_of_machine(provider, lease)):
-        tell.say(f"{lost.run_id}: {lost.exit['detail']}")
+        notice(tell, f"{lost.run_id}: {lost.exit['detail']}")
         if avoid is not None:
             avoid = avoid | failed_places(lost)
             planned = avoiding(planned, avoid)
@@ -241,9 +242,10 @@ def _made(
 
 def _say_unguarded(machine: Machine, tell: Progress) -> None:
     if machine.detail.get("no_alarm"):
-        tell.say(
+        notice(
+            tell,
             "If the machine cannot end itself, its cloud will not end it either: "
-            f"{machine.detail['no_alarm']}"
+            f"{machine.detail['no_alarm']}",
         )
 
 
@@ -276,7 +278,7 @@ def _note_gone(
         return
     if gone.ending is None or gone.ending.fault is None:
         raise gone
-    tell.say(gone.ending.message)
+    notice(tell, gone.ending.message)
     ledger.record(DeleteIntent((machine.id,)))
     end_and_prove(provider, (machine,), None, tell)
     note_ends(ledger, provider, ledger.lease(), ())

@@ -11,6 +11,7 @@ from orchestrator.errors import Interrupted, OrchError
 from orchestrator.leases.down import down
 from orchestrator.ledger import Lease, Ledger
 from orchestrator.model import Progress
+from orchestrator.model.progress import notice
 from orchestrator.session.project import Project
 
 
@@ -37,7 +38,7 @@ def end_unprepared(project: Project, ledger: Ledger, *, keep: bool, tell: Progre
             raise
         if isinstance(error, KeyboardInterrupt):
             raise Interrupted(told, again) from None
-        tell.say(told)
+        notice(tell, told)
         raise
 
 
@@ -68,7 +69,7 @@ def _made_since(before: Lease, now: Lease, interrupted: bool) -> _Made | None:
 
 def _ended(project: Project, lease: str, made: _Made, tell: Progress) -> str:
     """Close the lease; returns what became of its machine."""
-    tell.say(f"Deleting {made.name}; it could not be set up (use --keep to keep it)")
+    notice(tell, f"Deleting {made.name}; it could not be set up (use --keep to keep it)")
     name = made.name[0].upper() + made.name[1:] if " " in made.name else made.name
     try:
         report = down(lease, folder=project.root, discard=True, progress=tell)

@@ -41,8 +41,15 @@ class Backoff:
                 pause = self.random() * min(longest, self.cap_s)
                 if not again(error, pause):
                     raise
+                _log_repeated(error, pause)
             self.sleep(pause)
             longest *= 2
+
+
+def _log_repeated(error: Exception, pause: float) -> None:
+    import logging  # seldom needed
+
+    logging.getLogger(__name__).debug("%s; trying again in %.1f s", error, pause)
 
 
 class Patience:

@@ -48,6 +48,14 @@ class Pace:
 
 
 @runtime_checkable
+class Noticing(Progress, Protocol):
+    """Progress that tells notices from the rest, to show them also where progress is not wanted."""
+
+    def notice(self, text: str) -> None:
+        """Report what the user has to know in any case. See the function `notice`."""
+
+
+@runtime_checkable
 class Watching(Progress, Protocol):
     """Progress that also follows how a run is doing. Each call costs a question to its machine."""
 
@@ -63,6 +71,17 @@ class Silent:
 
     def say(self, text: str) -> None: ...
     def transfer(self, label: str, done: int, total: int) -> None: ...
+
+
+def notice(progress: Progress, text: str) -> None:
+    """Report what is left or lost, what costs money, what was not done, or what can change a result.
+
+    Progress that does not tell notices from the rest gets it by `say`.
+    """
+    if isinstance(progress, Noticing):
+        progress.notice(text)
+    else:
+        progress.say(text)
 
 
 @contextmanager

@@ -85,6 +85,11 @@ def secrets_of(flags: Sequence[str]) -> tuple[str, ...]:
     return tuple(flag for flag in flags if _may_be_secret(flag))
 
 
+def redacted(flags: Sequence[str]) -> list[str]:
+    """The overrides in their order, with "…" for values that may be secrets."""
+    return [f"{name_of(flag)}=…" if _may_be_secret(flag) else flag for flag in flags]
+
+
 def name_of(flag: str) -> str:
     """The key of an override, without its value: train.env.TOKEN."""
     return ".".join(_from_flag(flag).keys)

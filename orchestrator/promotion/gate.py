@@ -12,6 +12,7 @@ from dataclasses import replace
 from orchestrator.errors import Changed, NotAccepted, StorageError
 from orchestrator.model import Progress, RunRecord
 from orchestrator.model.acceptance import MODELS, Accept, How, Promotion, Refusal
+from orchestrator.model.progress import notice
 from orchestrator.profile import Profile
 from orchestrator.promotion.decide import refusals_of
 from orchestrator.promotion.registry import Registry
@@ -88,7 +89,7 @@ def _replace_stored(profile: Profile, record: RunRecord, tell: Progress) -> None
         if stored := stored_run(profile, record.run_id):
             stored.replace_record(record)
     except StorageError as error:
-        tell.say(f"The record of {record.run_id} in the store lacks the gate's result: {error}")
+        notice(tell, f"The record of {record.run_id} in the store lacks the gate's result: {error}")
 
 
 def _refused(

@@ -21,6 +21,7 @@ from orchestrator.model.answers import LONG, Malformed, decoded
 from orchestrator.model.checkpoints import MOST_FILES, Hindrance, HindranceKind, Snapshot, Snapshots
 from orchestrator.model.files import regular_bytes
 from orchestrator.model.plain import plain
+from orchestrator.model.progress import notice
 from orchestrator.profile import Profile
 from orchestrator.runs.stored import StoredRun, stored_run
 from orchestrator.session.project import Project
@@ -172,8 +173,9 @@ class Copies:
         except OrchError as error:
             if not self._refused:
                 self._refused = True
-                self._session.progress.say(
-                    f"A checkpoint of {self._run_id} is here but could not be uploaded to the store: {error}"
+                notice(
+                    self._session.progress,
+                    f"A checkpoint of {self._run_id} is here but could not be uploaded to the store: {error}",
                 )
 
     def _goes_by_itself(self, host: Host) -> bool:
@@ -187,8 +189,9 @@ class Copies:
         if hindrance and hindrance.kind not in self._hindrances:
             self._hindrances.add(hindrance.kind)
             why = _WORDS[hindrance.kind].format(path=plain(hindrance.path), most=f"{MOST_FILES:,}")
-            self._session.progress.say(
-                f"The checkpoints of {self._run_id} cannot be copied at present: {why}"
+            notice(
+                self._session.progress,
+                f"The checkpoints of {self._run_id} cannot be copied at present: {why}",
             )
 
 

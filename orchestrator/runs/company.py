@@ -6,6 +6,7 @@ from orchestrator import jobs
 from orchestrator.errors import Busy
 from orchestrator.model import Room
 from orchestrator.model.counted import counted
+from orchestrator.model.progress import notice
 from orchestrator.session.session import Session
 
 _GIB = 1 << 30
@@ -33,7 +34,7 @@ def require_no_other_run(session: Session, run_id: str, parallel: bool) -> None:
             exists=f"{session.machine.id} is still running, at ${session.machine.price:.2f}/h.",
             next_command=f"orch logs -f {others[0]}    # then this run; or add --parallel",
         )
-    session.progress.say(f"{found}; {run_id} shares the machine. Free now: {free}")
+    notice(session.progress, f"{found}; {run_id} shares the machine. Free now: {free}")
 
 
 def _words(room: Room) -> str:

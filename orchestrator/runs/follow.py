@@ -18,6 +18,7 @@ from orchestrator.model import Exit, MachineState, RunState
 from orchestrator.model.answers import Malformed
 from orchestrator.model.files import open_to_write
 from orchestrator.model.outcomes import ExitReason
+from orchestrator.model.progress import notice
 from orchestrator.runs import logs
 from orchestrator.runs.bookmarks import Bookmark, bookmark_of
 from orchestrator.runs.collect import LOG
@@ -88,7 +89,7 @@ def follow_to_end(session: Session, run_id: str, output: Callable[[bytes], None]
 
 def _end_unseen(session: Session, run_id: str, shrank: jobs.OutputShrank) -> RunState:
     """Wait for the end of a run whose output cannot be followed any more."""
-    session.progress.say(f"{shrank.message} Waiting for the end of the run without showing its output.")
+    notice(session.progress, f"{shrank.message} Waiting for the end of the run without showing its output.")
     while (state := jobs.state(session.host, session.agent, run_id)).state == "running":
         time.sleep(_PAUSE_SECONDS[1])
     return state
@@ -212,7 +213,7 @@ def _reconnect(session: Session, lost: HostError) -> bool:
         machine = session.provider.find(session.machine)
         if machine is None or machine.state is not MachineState.RUNNING:
             return False
-        session.progress.say("The connection broke; reconnecting (the run continues)")
+        notice(session.progress, "The connection broke; reconnecting (the run continues)")
         if _connected(session):
             return True
         if time.monotonic() > limit:

@@ -27,6 +27,7 @@ from orchestrator.lint import (
 )
 from orchestrator.model import Progress
 from orchestrator.model.counted import counted
+from orchestrator.model.progress import notice
 from orchestrator.profile import Profile, load
 from orchestrator.runtime.transfer import tree
 from orchestrator.sync.ignore import Ignore
@@ -113,7 +114,7 @@ def report_once(found: Checked | None, state: Path, tell: Progress) -> None:
     if marker.is_file() and marker.read_text().strip() == said.hexdigest():
         return
     for line in _lines(found, limit=_SHOWN):
-        tell.say(line)
+        notice(tell, line)
     if marker.parent.is_dir():
         marker.write_text(said.hexdigest() + "\n")
 
@@ -122,7 +123,7 @@ def hint(profile: Path, tell: Progress) -> None:
     """Report findings in the script of a newly written profile in at most five lines."""
     found = _seen(load(profile))[0]  # strict settings do not matter: the profile is written
     for line in _lines(found, limit=_SHOWN) if found and found.findings else ():
-        tell.say(line)
+        notice(tell, line)
 
 
 def _gravity(found: Finding) -> tuple[bool, bool, Finding]:

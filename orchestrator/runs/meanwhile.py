@@ -11,7 +11,7 @@ from typing import TYPE_CHECKING, Protocol
 
 from orchestrator.errors import LocalError, OrchError, SyncError
 from orchestrator.model import Host
-from orchestrator.model.progress import Watching
+from orchestrator.model.progress import Watching, notice
 from orchestrator.runs import checkpoints, events
 from orchestrator.session import connect as connecting
 from orchestrator.session.session import Session
@@ -145,7 +145,7 @@ class Meanwhile(threading.Thread):
     def _tell(self, what: str, error: Exception) -> None:
         if what not in self._told:
             self._told.add(what)
-            self._session.progress.say(f"{what} of {self._run_id} could not be downloaded: {error}")
+            notice(self._session.progress, f"{what} of {self._run_id} could not be downloaded: {error}")
 
     def _connected(self) -> Host | None:
         session = self._session

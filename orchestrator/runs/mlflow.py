@@ -22,6 +22,7 @@ from orchestrator.model import Progress, RunRecord
 from orchestrator.model.answers import SHORT, Like, Malformed, Most, decoded
 from orchestrator.model.files import open_regular, regular_bytes
 from orchestrator.model.outcomes import ExitReason
+from orchestrator.model.progress import notice
 from orchestrator.profile import Profile
 from orchestrator.profile.overrides import covered
 from orchestrator.runs.curves import curves_of
@@ -57,14 +58,15 @@ def log_end(project: Project, profile: Profile, record: RunRecord, tell: Progres
     try:
         url = profile.mlflow.server()
     except ProfileError as error:
-        tell.say(f"{record.run_id} was not logged to MLflow: {error.message}")
+        notice(tell, f"{record.run_id} was not logged to MLflow: {error.message}")
         return
     if url is None:
         return
     if not re.match(r"https?://", url):
-        tell.say(
+        notice(
+            tell,
             f"{record.run_id} was not logged to MLflow: MLFLOW_TRACKING_URI is not an http or https address, "
-            "and orch logs to servers only, such as: mlflow server --backend-store-uri sqlite:///mlflow.db"
+            "and orch logs to servers only, such as: mlflow server --backend-store-uri sqlite:///mlflow.db",
         )
         return
     end = _End(project, profile, record, Server(url, os.environ), tell)
@@ -73,7 +75,7 @@ def log_end(project: Project, profile: Profile, record: RunRecord, tell: Progres
     except (MlflowError, OSError) as error:
         leased = any(record.run_id in lease.runs for lease in project.open_leases())
         again = f"orch pull {record.run_id}" if leased else "repeat the command"
-        tell.say(f"{record.run_id} was not logged to MLflow: {error} To try again: {again}")
+        notice(tell, f"{record.run_id} was not logged to MLflow: {error} To try again: {again}")
 
 
 @dataclass(frozen=True)
@@ -174,9 +176,10 @@ class _End:
     def _upload(self, artifacts: str) -> None:
         """Upload the outputs, the record and the log; what cannot be uploaded is reported."""
         if not takes_files(artifacts):
-            self.tell.say(
+            notice(
+                self.tell,
                 "MLflow: no files are uploaded, because the server leaves them to its clients; start it with "
-                "--serve-artifacts, or write mlflow.artifacts: false"
+                "--serve-artifacts, or write mlflow.artifacts: false",
             )
             return
         folder = Path(self.record.path)
@@ -189,7 +192,7 @@ class _End:
                     self.server.upload(artifacts, name, content, size)
             except (FileNotFoundError, Malformed) as error:
                 why = "it is not there" if isinstance(error, FileNotFoundError) else error
-                self.tell.say(f"MLflow: {name} of {self.record.run_id} is not uploaded: {why}")
+                notice(self.tell, f"MLflow: {name} of {self.record.run_id} is not uploaded: {why}")
 
     def _times_ms(self) -> tuple[int, int]:
         attempts = self.record.attempts

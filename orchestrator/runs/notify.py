@@ -26,6 +26,7 @@ from orchestrator.model.answers import SHORT, Malformed, parsed
 from orchestrator.model.error_page import page_of
 from orchestrator.model.files import regular_bytes
 from orchestrator.model.plain import last_words, plain
+from orchestrator.model.progress import notice
 from orchestrator.profile import Notify, Profile
 from orchestrator.runs import direct
 from orchestrator.session.project import Project
@@ -107,7 +108,7 @@ class _Sender:
             self._to_all(json.dumps(self._body(end), default=str).encode())
             self._note(end.key, sent=True)
         except (NotSent, OSError) as error:
-            self.tell.say(f"The notification that {self.run_id} {end.event} was not sent: {error}")
+            notice(self.tell, f"The notification that {self.run_id} {end.event} was not sent: {error}")
 
     def _to_all(self, body: bytes) -> None:
         failures = []

@@ -10,6 +10,7 @@ from __future__ import annotations
 from orchestrator.errors import HostError
 from orchestrator.model import Host, Machine, Progress
 from orchestrator.model.plain import last_words
+from orchestrator.model.progress import notice
 
 _SECONDS = 180.0
 
@@ -106,11 +107,11 @@ def use(host: Host, machine: Machine, base: str, user: str, progress: Progress) 
     try:
         done = host.run(argv, stdin=SCRIPT.encode(), timeout=_SECONDS)
     except HostError as error:
-        progress.say(f"The local SSD is not used: {error.message}")
+        notice(progress, f"The local SSD is not used: {error.message}")
         return
     if done.returncode:
         why = last_words(done.stderr) or f"code {done.returncode}"
-        progress.say(f"The local SSD is not used: {why}")
+        notice(progress, f"The local SSD is not used: {why}")
     elif done.stdout.strip():
         progress.say(f"Packages, data and runs are on {_which(done.stdout.decode(errors='replace'))}.")
 

@@ -15,6 +15,7 @@ from orchestrator.errors import CleanupUnproven, LocalError, ProviderError, Stor
 from orchestrator.ledger import Holding, Lease, Ledger
 from orchestrator.ledger.events import MachineEnded
 from orchestrator.model import LABEL_LEASE, Machine, MachineState, Progress, Provider, clouds, unseen_in
+from orchestrator.model.progress import notice
 from orchestrator.providers import ending_of
 
 _POLL_SECONDS = 0.1
@@ -173,7 +174,7 @@ def await_interruption(
     found, limit = tuple(machines), time.monotonic() + _GONE_LIMIT
     if [run.run_id for run in lease.uncollected] != [run_id] or not _is_ending(found, lease):
         return found
-    tell.say(f"{found[0].id} is being preempted; {run_id} continues on another machine once it is gone")
+    notice(tell, f"{found[0].id} is being preempted; {run_id} continues on another machine once it is gone")
     while _is_ending(found, lease) and time.monotonic() < limit:
         time.sleep(_LIST_SECONDS)
         found = machines_of(provider, lease)

@@ -9,6 +9,7 @@ import hashlib
 from orchestrator import sync
 from orchestrator.hosts.reach import unreachable
 from orchestrator.model import Manifest
+from orchestrator.model.progress import notice
 from orchestrator.model.stores import Stored
 from orchestrator.session import buckets
 from orchestrator.session.session import Session
@@ -30,8 +31,9 @@ def relayed(session: Session, name: str, pin: buckets.Pin, why: str) -> Manifest
 
     The objects stay in `.orch/relayed/`, so that the next run and the next machine download nothing again.
     """
-    session.progress.say(
-        f"{pin.source} is downloaded to this computer and sent to {session.machine.id}, because {why}"
+    notice(
+        session.progress,
+        f"{pin.source} is downloaded to this computer and sent to {session.machine.id}, because {why}",
     )
     folder = session.project.state / "relayed" / hashlib.sha256(pin.source.encode()).hexdigest()[:16]
     place = folder / (pin.single or "objects")

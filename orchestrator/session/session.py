@@ -28,7 +28,7 @@ from orchestrator.model import (
 from orchestrator.model.answers import Between, Malformed, decoded, malformed
 from orchestrator.model.beside import Beside
 from orchestrator.model.plain import last_words
-from orchestrator.model.progress import doing
+from orchestrator.model.progress import doing, notice
 from orchestrator.profile import Profile
 from orchestrator.providers import open_provider
 from orchestrator.runtime.attest.facts import environment as acting_variables
@@ -125,7 +125,9 @@ class Session:
         done = self.host.run(command, timeout=60)
         if done.returncode != 0:
             why = last_words(done.stderr) or f"status {done.returncode}"
-            self.progress.say(f"Jobs on this machine can become root and could disable its deadline: {why}")
+            notice(
+                self.progress, f"Jobs on this machine can become root and could disable its deadline: {why}"
+            )
 
     def _left(self) -> float:
         """Seconds until the deadline. Both times are by this computer's clock, so an incorrect clock does not
@@ -182,7 +184,7 @@ def tell_inherited(session: Session) -> None:
     last = max(session.ledger.lease().runs.values(), key=lambda run: run.started_at, default=None)
     before = last.inherited if last else {}
     for line in inherited_lines(before, session.profile.train.inherited()):
-        session.progress.say(line)
+        notice(session.progress, line)
 
 
 def inherited_lines(before: Mapping[str, str], now: Mapping[str, str]) -> Iterator[str]:

@@ -12,6 +12,7 @@ from orchestrator import sync
 from orchestrator.errors import StorageError, SyncError
 from orchestrator.model import Entry, store_keys
 from orchestrator.model.counted import counted
+from orchestrator.model.progress import notice
 from orchestrator.model.stores import Store, Stored
 from orchestrator.session import relayed
 from orchestrator.session.buckets import Linker
@@ -32,7 +33,7 @@ def fill(session: Session, found: sync.Scan, name: str) -> None:
     objects = [Stored(entry.digest, entry.size, "", f"sha256:{entry.digest}") for entry in bodies.values()]
     link = Linker(store, store.url, store_keys.blob)
     if why := objects and relayed.out_of_reach(session, link, objects[0]):
-        session.progress.say(f"{name} is sent from this computer, because {why}")
+        notice(session.progress, f"{name} is sent from this computer, because {why}")
         return
     try:
         _put_missing(session, store, found, bodies)
@@ -48,7 +49,7 @@ def fill(session: Session, found: sync.Scan, name: str) -> None:
     except (StorageError, SyncError) as error:
         if isinstance(error, sync.ObjectRefused):
             store.delete(store_keys.blob(error.key))
-        session.progress.say(f"{name} is sent from this computer, because the store failed: {error}")
+        notice(session.progress, f"{name} is sent from this computer, because the store failed: {error}")
 
 
 def _bodies(found: sync.Scan) -> dict[str, Entry]:

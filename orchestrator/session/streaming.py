@@ -7,6 +7,7 @@ import time
 from orchestrator import sync
 from orchestrator.model import TreeLink
 from orchestrator.model.plain import moment
+from orchestrator.model.progress import notice
 from orchestrator.profile import DataTree
 from orchestrator.session import buckets
 from orchestrator.session.session import Session
@@ -28,18 +29,20 @@ def streamed(session: Session, tree: DataTree, name: str, pin: buckets.Pin) -> T
             session.host, session.agent, pin.objects, name, link, session.progress, single=pin.single
         )
     except sync.CannotStream as error:
-        session.progress.say(
+        notice(
+            session.progress,
             f"Note: {pin.source} is downloaded before the run begins, in spite of `stream: true`: "
-            f"{session.machine.id} cannot show data while they are downloaded ({error.why})"
+            f"{session.machine.id} cannot show data while they are downloaded ({error.why})",
         )
         return None
     if shown is None:
         return None
     session.progress.say(f"{pin.source} comes while the run goes on: {pin.size:,} bytes")
     if link.ends and link.ends.timestamp() < time.time() + left:
-        session.progress.say(
+        notice(
+            session.progress,
             f"The machine can fetch from {pin.source} until {moment(link.ends.timestamp())}, when the links "
-            "that were made here expire; an object that has not arrived by then fails the run"
+            "that were made here expire; an object that has not arrived by then fails the run",
         )
     return TreeLink(shown.mount, tree.target, stream=shown.state)
 

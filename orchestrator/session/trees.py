@@ -18,6 +18,7 @@ from orchestrator.errors import SyncError, UsageError
 from orchestrator.model import Agent, DataFacts, Manifest, Progress, TreeLink
 from orchestrator.model.acceptance import MODELS
 from orchestrator.model.counted import counted
+from orchestrator.model.progress import notice
 from orchestrator.profile import DataTree, Profile
 from orchestrator.session import buckets, relayed, staging, streaming
 from orchestrator.session.session import Session
@@ -104,9 +105,10 @@ def _fetched(session: Session, name: str, pin: buckets.Pin) -> Manifest:
         single=pin.single,
     )
     if done.damaged:
-        session.progress.say(
+        notice(
+            session.progress,
             f"Note: {counted(done.damaged, 'object')} of {pin.source} arrived damaged and were "
-            "downloaded again"
+            "downloaded again",
         )
     return done.manifest
 
@@ -129,7 +131,7 @@ def _sent(
         staging.fill(session, look(), name)
     found = sync.push_latest(session.host, session.agent, look, name, progress=session.progress)
     for warning in found.warnings:
-        session.progress.say(f"Note: {warning}")
+        notice(session.progress, f"Note: {warning}")
     return found
 
 

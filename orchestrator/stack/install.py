@@ -18,6 +18,7 @@ from orchestrator.hosts.reach import unreachable
 from orchestrator.model import Agent, Fingerprint, Host, Lock, Pin, Progress, Silent
 from orchestrator.model.answers import LONG, Malformed
 from orchestrator.model.counted import counted
+from orchestrator.model.progress import notice
 from orchestrator.stack.attest import attest, attest_argv, parse_fingerprint
 from orchestrator.stack.bootstrap import ask, sh
 from orchestrator.stack.compare import altered, read_back
@@ -131,7 +132,7 @@ def _begin_anew(place: _Place, why: str, progress: Progress) -> None:
     """Remove uv's cache there. Installed files are hard links into it, so a change of an installed file
     changed the cache too.
     """
-    progress.say(f"The stack on the machine has changed since it was installed ({why}): reinstalling")
+    notice(progress, f"The stack on the machine has changed since it was installed ({why}): reinstalling")
     place.host.run(("rm", "-rf", f"{place.agent.base}/uv-cache"), timeout=_SECONDS)
 
 

@@ -19,7 +19,7 @@ from orchestrator.ledger import Draft, Ran
 from orchestrator.ledger.events import LeftBehind, RunCollected, RunEnded
 from orchestrator.model import MODEL_CHECK, PULL, Entry, Exit, RunRecord, RunState
 from orchestrator.model.outcomes import ExitReason
-from orchestrator.model.progress import doing
+from orchestrator.model.progress import doing, notice
 from orchestrator.runs import collect, model_check, space
 from orchestrator.runs.metrics import read_metrics
 from orchestrator.runs.stored import stored_run
@@ -73,7 +73,7 @@ def bring_home(
     collect.write(done)
     if done.unwritten and done.succeeded:
         names = few([each["pattern"] for each in done.unwritten])
-        session.progress.say(f"Warning: {run_id} did not write {names}, which train.outputs names")
+        notice(session.progress, f"Warning: {run_id} did not write {names}, which train.outputs names")
     left = tuple(LeftBehind(each.path, each.can_come) for each in fetched.refused)
     cost = billing.charge(ran, done.cost) if ran else None
     session.ledger.record(RunCollected(run_id, left, cost))
@@ -113,9 +113,10 @@ def _store(session: Session, record: RunRecord, entries: Sequence[Entry], *, the
         elif stored:
             stored.put_results(record, entries)
     except OrchError as error:
-        session.progress.say(
+        notice(
+            session.progress,
             f"The results of {record.run_id} are here, and could not be uploaded to the store: {error} "
-            f"To retry: orch pull {record.run_id}"
+            f"To retry: orch pull {record.run_id}",
         )
 
 

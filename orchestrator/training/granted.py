@@ -8,6 +8,7 @@ from orchestrator.errors import OrchError
 from orchestrator.ledger import LeasedRun
 from orchestrator.model import store_keys
 from orchestrator.model.plain import moment
+from orchestrator.model.progress import notice
 from orchestrator.model.stores import Grant
 from orchestrator.profile.values import is_bucket
 from orchestrator.session.session import Session
@@ -30,10 +31,10 @@ def upload_grant(session: Session, run: LeasedRun) -> Grant | None:
     try:
         grant = open_store(session.profile.store).grant(prefix, left + _AFTER_S)
     except OrchError as error:
-        session.progress.say(f"The machine cannot upload to {session.profile.store} by itself: {error}")
+        notice(session.progress, f"The machine cannot upload to {session.profile.store} by itself: {error}")
         return None
     if limit := _limit(session.profile.store, grant, left):
-        session.progress.say(limit)
+        notice(session.progress, limit)
     return grant
 
 

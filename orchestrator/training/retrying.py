@@ -13,6 +13,7 @@ from orchestrator.errors import RunFailed
 from orchestrator.ledger import FIRST
 from orchestrator.model import Progress, RunRecord
 from orchestrator.model.outcomes import ExitReason
+from orchestrator.model.progress import notice
 from orchestrator.profile import Profile
 from orchestrator.runs.retries import retried_next, retried_until
 from orchestrator.session.project import Project
@@ -64,7 +65,7 @@ def _next(course: Course, wish: RunOptions, failed: RunFailed) -> RunOptions:
     count = retried.interruption if interrupted else retried.error
     most = limits.interruption if interrupted else limits.error
     said = record.exit.get("detail") or record.exit["reason"]
-    course.tell.say(f"{course.run_id}: {said} Retrying (retry {count} of {most})")
+    notice(course.tell, f"{course.run_id}: {said} Retrying (retry {count} of {most})")
     if interrupted:
         course.replace_machine(record)
     return replace(wish, new_data=False, retry_failed=True, seen=record, retried=retried)
@@ -77,7 +78,7 @@ def _next_unbegun(course: Course, wish: RunOptions, gone: MachineGone) -> RunOpt
     more = replace(wish.retried, interruption=wish.retried.interruption + 1)
     if not ours or more.interruption > course.profile.retry.interruption:
         raise gone
-    course.tell.say(f"{gone.message} Creating another machine for {course.run_id}")
+    notice(course.tell, f"{gone.message} Creating another machine for {course.run_id}")
     course.replace_machine(None)
     return replace(wish, new_data=False, retried=more)
 

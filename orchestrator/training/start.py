@@ -25,7 +25,7 @@ from orchestrator.model import (
 from orchestrator.model.beside import Beside
 from orchestrator.model.outcomes import Conclusion, ExitReason
 from orchestrator.model.plain import moment
-from orchestrator.model.progress import doing
+from orchestrator.model.progress import doing, notice
 from orchestrator.model.resume import Resumed
 from orchestrator.model.stores import Grant
 from orchestrator.profile import Profile
@@ -80,7 +80,7 @@ def prepared(
     if local:
         trees_.check_targets(session.profile)
     elif found := of_profile(session.profile):
-        session.progress.say(f"Note: {advice_there(found, session.profile.path)}")
+        notice(session.progress, f"Note: {advice_there(found, session.profile.path)}")
     with measure_duration(timings, "sync_s"), doing(session.progress, "Comparing code and data"):
         trees = _sent(session, new_data, proved=local is not None)
     require_same(same_as, inputs.inputs_sent(session.profile, trees, session.lock().digest))
@@ -242,9 +242,10 @@ def _supersede(session: Session, run_id: str, name: str) -> None:
         return
     paths = tuple(each.path for each in run.left)
     session.ledger.record(RunSuperseded(run_id, run.attempt, paths))
-    session.progress.say(
+    notice(
+        session.progress,
         f"{few(paths)} of the previous attempt were not pulled: they are on the machine as {name}, and "
-        "lost with it"
+        "lost with it",
     )
 
 
@@ -300,8 +301,9 @@ def _saved(session: Session, run: LeasedRun) -> checkpoints.Kept | None:
         return None
     which = f"the checkpoint that attempt {found.attempt} saved {moment(found.snapshot.taken_at)}"
     if run.draft.attempt.changed:
-        session.progress.say(
-            f"{run.run_id} starts from the beginning: {which} has other inputs. It stays in {found.folder}"
+        notice(
+            session.progress,
+            f"{run.run_id} starts from the beginning: {which} has other inputs. It stays in {found.folder}",
         )
         return None
     session.progress.say(f"{run.run_id} continues from {which}")
@@ -341,7 +343,7 @@ def _refuse_mismatch(session: Session, run_id: str, draft: Draft, parity: Mappin
     if parity["verdict"] == Conclusion.IDENTICAL:
         return
     if not session.profile.parity.on_mismatch.stops(parity["verdict"]):
-        session.progress.say(f"Parity: {parity['verdict']}: {parity['detail']} The run continues.")
+        notice(session.progress, f"Parity: {parity['verdict']}: {parity['detail']} The run continues.")
         return
     from orchestrator.training import side_by_side
 
