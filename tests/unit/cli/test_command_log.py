@@ -94,9 +94,7 @@ def test_what_a_machine_says_cannot_forge_the_log_of_a_terminal(state: Path) -> 
     assert "\x1b" not in next(state.iterdir()).read_text()
 
 
-def test_a_log_that_cannot_be_written_stops_nothing(
-    monkeypatch: pytest.MonkeyPatch, tmp_path: Path
-) -> None:
+def test_a_log_that_cannot_be_written_stops_nothing(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
     (tmp_path / "file").write_text("")
     monkeypatch.setenv("ORCH_STATE_HOME", str(tmp_path / "file" / "below"))
     stream = io.StringIO()
