@@ -12,11 +12,14 @@ import subprocess
 import sys
 import time
 from collections.abc import Callable
+from functools import partial
 from pathlib import Path
+from typing import Any
 
 from orchestrator.airflow.results import failure_text
 from orchestrator.api import cancel, down, pull
 from orchestrator.errors import Busy, OrchError, UsageError
+from orchestrator.model import Progress
 from orchestrator.session.project import Project
 from orchestrator.session.turns import ending_for_task
 
@@ -47,29 +50,29 @@ class Ending:
         return self._process.wait() == 0
 
 
-def end(folder: Path, run_id: str, say: Callable[[str], None]) -> bool:
+def end(folder: Path, run_id: str, tell: Progress) -> bool:
     """Cancel the run, bring home what it wrote, and delete the machine that was made for it.
 
-    Whether that is all done. What failed is said; the other steps are tried all the same. A machine that was
-    there before the run is kept.
+    Whether that is all done. A step that failed is reported, and the others are tried all the same. A machine
+    that was there before the run is kept.
     """
     project = Project.at(folder)
-    done = _carried_out(lambda: _cancel(project, run_id), say)
+    done = _carried_out(partial(_cancel, project, run_id, tell), tell)
     for lease in project.open_leases():
-        name = lease.id
+        asked: dict[str, Any] = {"folder": project.root, "progress": tell}
         if any(run.run_id == run_id for run in lease.uncollected):
-            done &= _carried_out(lambda name=name: pull(run_id, lease=name, folder=project.root), say)  # type: ignore[misc]
+            done &= _carried_out(partial(pull, run_id, lease=lease.id, **asked), tell)
         if lease.for_run == run_id:
-            done &= _carried_out(lambda name=name: down(name, folder=project.root), say)  # type: ignore[misc]
+            done &= _carried_out(partial(down, lease.id, **asked), tell)
     return done
 
 
-def _cancel(project: Project, run_id: str) -> None:
-    """Cancel the run, once no other call is starting it. A run without a job is cancelled."""
+def _cancel(project: Project, run_id: str, tell: Progress) -> None:
+    """Cancel the run once no other call is starting it. If it has no job, there is nothing to cancel."""
     limit = time.monotonic() + _PATIENCE_S
     while True:
         try:
-            cancel(run_id, folder=project.root)
+            cancel(run_id, folder=project.root, progress=tell)
             return
         except Busy:
             if time.monotonic() > limit:
@@ -79,11 +82,11 @@ def _cancel(project: Project, run_id: str) -> None:
             return
 
 
-def _carried_out(step: Callable[[], object], say: Callable[[str], None]) -> bool:
+def _carried_out(step: Callable[[], object], tell: Progress) -> bool:
     try:
         step()
     except OrchError as error:
-        say(failure_text(error))
+        tell.say(failure_text(error))
         return False
     return True
 
@@ -102,7 +105,7 @@ def main(folder: str, run_id: str) -> int:
     sys.stdin.read()  # returns once the task is gone, or has given up its locks
     log = _Log()
     with ending_for_task(Project.at(folder), run_id, log):
-        done = end(Path(folder), run_id, log.say)
+        done = end(Path(folder), run_id, log)
     log.say(f"{run_id} has ended." if done else f"{run_id} could not be ended completely. Next: orch status")
     return 0 if done else 1
 

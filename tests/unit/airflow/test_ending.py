@@ -26,6 +26,19 @@ time.sleep(600)
 """
 
 
+class Told:
+    """What was reported."""
+
+    def __init__(self) -> None:
+        self.said: list[str] = []
+
+    def say(self, text: str) -> None:
+        self.said.append(text)
+
+    def transfer(self, label: str, done: int, total: int) -> None:
+        pass
+
+
 @pytest.fixture
 def cloud(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> HereCloud:
     return here_cloud.cloud(tmp_path / "machines", monkeypatch, prepared=True)
@@ -37,18 +50,18 @@ def path(tmp_path: Path) -> Path:
 
 
 def test_a_run_that_trains_is_cancelled_and_brought_home(path: Path, cloud: HereCloud) -> None:
-    said: list[str] = []
+    told = Told()
     record = orch.run(path, run_id="one", folder=path.parent, detach=True)
     while not list(cloud.root.rglob("half")):  # until the job has written
         time.sleep(0.05)
     assert record.exit["reason"] == "running" and is_active(str(path.parent), "one")
-    assert end(path.parent, "one", said.append), said
+    assert end(path.parent, "one", told), told.said
     assert not cloud.alive() and not orch.status(folder=path.parent)
     here = json.loads((path.parent / "runs/one/run.json").read_text())
     assert here["exit"]["reason"] == "cancelled"
     assert (path.parent / "runs/one/outputs/half").read_text() == "half"
     assert not is_active(str(path.parent), "one")
-    assert end(path.parent, "one", said.append) and said == []
+    assert end(path.parent, "one", Told())
 
 
 def test_a_machine_that_was_made_for_a_run_without_a_job_is_ended(
@@ -62,15 +75,15 @@ def test_a_machine_that_was_made_for_a_run_without_a_job_is_ended(
     with pytest.raises(SystemExit):
         orch.run(path, run_id="one", folder=path.parent)
     assert len(cloud.alive()) == 1
-    said: list[str] = []
-    assert end(path.parent, "one", said.append), said
+    told = Told()
+    assert end(path.parent, "one", told), told.said
     assert not cloud.alive()
 
 
 def test_a_machine_that_was_there_before_is_kept(path: Path, cloud: HereCloud) -> None:
     orch.up(path, folder=path.parent)
     orch.run(path, run_id="one", folder=path.parent, detach=True)
-    assert end(path.parent, "one", print)
+    assert end(path.parent, "one", Told())
     (lease,) = orch.status(folder=path.parent)
     assert len(cloud.alive()) == 1
     assert [(run["state"], run["collected"]) for run in lease.runs] == [("cancelled", True)]
