@@ -116,7 +116,7 @@ class OrchRunOperator(BaseOperator):
 
     def _run(self, folder: Path, run_id: str, retry_failed: bool, output: _TaskLog) -> RunRecord:
         return run(
-            folder / self.profile,
+            folder / self.profile if self.folder else Path(self.profile).resolve(),
             run_id=run_id,
             overrides=self.overrides,
             folder=folder,

@@ -64,3 +64,11 @@ def test_cron_mails_a_failure_once_and_success_is_silent(project: Project) -> No
         assert (second.stdout, second.stderr) == ("", "")
     finally:
         os.close(lock)
+
+
+def test_the_same_command_finishes_a_run_that_was_left_running(project: Project) -> None:
+    command = ("run", "orch.yaml", "--run-id", "one", "--detach")
+    assert project.json(*command)["exit"]["reason"] == "running"
+    done = project.json(*command[:-1])
+    assert done["exit"]["reason"] == "completed" and len(done["attempts"]) == 1
+    assert project.json("status")["leases"] == []

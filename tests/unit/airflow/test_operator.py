@@ -123,6 +123,32 @@ def test_each_try_calls_the_same_run(operator: Any, tmp_path: Path, monkeypatch:
     assert (first["retry_failed"], first["detach"], first["local_parity"]) == (True, False, True)
 
 
+@pytest.mark.parametrize(
+    ("profile", "folder", "used"),
+    [
+        ("{p}/a/orch.yaml", None, ("a/orch.yaml", "a")),
+        ("a/orch.yaml", "{p}", ("a/orch.yaml", "")),
+        ("a/orch.yaml", None, ("a/orch.yaml", "a")),
+        ("{p}/a/orch.yaml", "{p}", ("a/orch.yaml", "")),
+    ],
+)
+def test_where_profile_and_project_are(
+    profile: str,
+    folder: str | None,
+    used: tuple[str, str],
+    operator: Any,
+    tmp_path: Path,
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    (tmp_path / "a").mkdir()
+    monkeypatch.chdir(tmp_path)
+    made = task(operator, tmp_path, monkeypatch, "completed")
+    made.folder = folder and folder.format(p=tmp_path)
+    made.profile = profile.format(p=tmp_path)
+    made.execute(CONTEXT)
+    assert (made.calls[0]["profile"], made.calls[0]["folder"]) == (tmp_path / used[0], tmp_path / used[1])
+
+
 def test_a_deferred_task_waits_again_if_another_attempt_was_started(
     operator: Any, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
