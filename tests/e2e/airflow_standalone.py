@@ -73,6 +73,8 @@ class Airflow:
             "LOGGING__TRIGGER_LOG_SERVER_PORT": str(free_port()),
             "WORKERS__MIN_HEARTBEAT_INTERVAL": "1",
             "SCHEDULER__SCHEDULER_HEARTBEAT_SEC": "1",
+            "DAG_PROCESSOR__REFRESH_INTERVAL": "2",
+            "DAG_PROCESSOR__BUNDLE_REFRESH_CHECK_INTERVAL": "1",
             "USAGE_DATA_COLLECTION__ENABLED": "False",
         }
         return {
@@ -109,6 +111,10 @@ class Airflow:
         query = "select value from xcom where dag_id = ? and key = 'return_value'"
         ((value,),) = self._rows(query, dag)
         return dict(json.loads(value))
+
+    def triggers(self) -> int:
+        """How many triggers a triggerer has taken."""
+        return len(self._rows("select id from trigger where triggerer_id is not null"))
 
     # ------------------------------------------------------------ while it runs
 

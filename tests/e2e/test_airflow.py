@@ -148,6 +148,8 @@ def test_a_task_that_a_person_ends_cancels_its_run_and_its_machine(
     run = running.start(name)
     wanted = "deferred" if deferrable else "running"
     until(lambda: running.task(name)[0] == wanted and trains(project), 90)
+    until(lambda: running.triggers() == deferrable, 30)
+    time.sleep(3 * deferrable)  # the triggerer begins what it has taken within a second
     running.mark_failed(name, run)
     until(lambda: machines_left(running) == 0, 60)
     until(lambda: len(records(project)) == 1, 10)
