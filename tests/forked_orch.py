@@ -55,10 +55,11 @@ def prepare(environ: Mapping[str, str]) -> None:
 
 @functools.cache
 def _import_all() -> None:
-    """Each room but clouds' clients, and the runtime, which is no part of this process."""
+    """Each room but Airflow's, clouds' clients, and the runtime, which is no part of this process."""
     import orchestrator
 
-    left_out = tuple(f"orchestrator.{name}" for name in ("__main__", "runtime.", "providers.", "catalog."))
+    rooms = ("__main__", "airflow.", "runtime.", "providers.", "catalog.")
+    left_out = tuple(f"orchestrator.{name}" for name in rooms)
     for found in pkgutil.walk_packages(orchestrator.__path__, "orchestrator."):
         if not found.name.startswith(left_out):
             importlib.import_module(found.name)

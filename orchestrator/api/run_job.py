@@ -59,6 +59,7 @@ def run(
     resume_proof: bool = False,
     retry_failed: bool = True,
     parallel: bool = False,
+    detach: bool = False,
     output: Output | None = None,
     progress: Progress | None = None,
 ) -> RunRecord:
@@ -69,6 +70,10 @@ def run(
     UsageError names the difference. A failed or lost run is tried again as a new attempt with the current
     project; without `retry_failed`, its failure is raised and nothing is rented. If two calls use one id, the
     second waits and gets the same result. `parallel`: see `train`.
+
+    `detach` returns once the run has started (exit reason "running"); the machine stays. Call `run` again
+    with the same `run_id` to finish: with `detach` it returns at once while the run is active, and finishes
+    it once it has ended. If `retry` allows another attempt, that call starts it.
 
     The machine is ended in every case but three, which `progress` or the error's `exists` name with the
     price: results on it could not be brought home, another call uses it, or it was there before (`up`).
@@ -87,6 +92,7 @@ def run(
     wish = RunOptions(
         local_parity=local_parity,
         resume_proof=resume_proof,
+        detach=detach,
         retry_failed=retry_failed,
         parallel=parallel,
         seen=attempts.latest_attempt(project.run(name)),
@@ -120,6 +126,9 @@ def _run(call: _Call, output: Output | None) -> RunRecord:
 
     _require(call)
     record = _ended_on_error(call, output)
+    if record.exit["reason"] == ExitReason.RUNNING:
+        call.tell.say(_detached(call))
+        return record
     try:
         left = _end(call)
     except OrchError as error:
@@ -274,6 +283,13 @@ def _end(call: _Call) -> str | None:
             return _left(lease, f"results of {ids} are on it only. Next: orch pull {which}")
         down(lease.id, folder=call.project.root, progress=call.tell)
         return None
+
+
+def _detached(call: _Call) -> str:
+    """The notice that a detached run and its machine go on."""
+    lease = _lease(call)
+    price = f", at ${lease.price:.2f}/h" if lease else ""
+    return f"{call.run_id} is running; its machine stays{price}. To finish it: {call.words}"
 
 
 def _left(lease: Lease, why: str) -> str:

@@ -30,6 +30,10 @@ def run(
         ),
     ] = True,
     parallel: Parallel = False,
+    detach: Annotated[
+        bool,
+        typer.Option("--detach", help="Return once the run has started; the same command later finishes it."),
+    ] = False,
     sets: Sets = None,
     as_json: Json = False,
 ) -> None:
@@ -52,6 +56,7 @@ def run(
                 resume_proof=resume_proof,
                 retry_failed=retry_failed,
                 parallel=parallel,
+                detach=detach,
                 output=output,
                 progress=progress,
             )

@@ -164,6 +164,18 @@ def downloading(project: Project, source: str, name: str, tell: Progress) -> Ite
 
 
 @contextmanager
+def ending_for_task(project: Project, run_id: str, tell: Progress) -> Iterator[None]:
+    """One call at a time ends the run `run_id` of a task that its scheduler killed; the next try waits."""
+    with _opened(project, f"ending-{run_id}") as handle:
+        turn = Turn(handle, "cancel", f"ends {run_id} for a task that was killed", tell)
+        turn.take()
+        try:
+            yield
+        finally:
+            turn.give_back()
+
+
+@contextmanager
 def changing(project: Project, lease: str, verb: str, tell: Progress) -> Iterator[None]:
     """One call at a time creates a machine for `lease`, or deletes its machines and closes it.
 

@@ -7,6 +7,7 @@ from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass, replace
 
+from orchestrator import jobs
 from orchestrator.errors import LocalError, RunFailed, RunLost, UsageError
 from orchestrator.leases.remains import naming
 from orchestrator.leases.settle import require_gone, settle, settle_on_exit
@@ -111,7 +112,7 @@ def one_run(
             if not begin(session, name, draft, parallel=wish.parallel, verb=wish.verb):
                 return raise_for_outcome(_lost(session, name), lease.profile["path"])
             turn.give_back()
-            if wish.detach:
+            if wish.detach and not (pending and _has_ended(session, name)):
                 return running(session, name)
             done = raise_for_outcome(finish(session, name, output, turn), lease.profile["path"])
             return replace(done, started=not pending)
@@ -224,6 +225,12 @@ def _pending(project: Project, lease: Lease, run_id: str) -> bool:
     """
     uncollected = project.ledger(lease.id).lease().uncollected
     return any(run.run_id == run_id and not run.found for run in uncollected)
+
+
+def _has_ended(session: Session, run_id: str) -> bool:
+    """Whether the run's job has ended, or its machine is gone."""
+    state = follow.reconnecting(session, lambda: jobs.state(session.host, session.agent, run_id))
+    return state is None or state.state == "ended"
 
 
 def finish(session: Session, run_id: str, output: Output | None, turn: Turn) -> RunRecord:

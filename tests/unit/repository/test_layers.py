@@ -33,6 +33,7 @@ PLANTED = [
     ("ledger.py", "import boto3", "Cloud SDKs are known to providers, storage and catalog alone"),
     ("plan.py", "import paramiko", "SSH is known to hosts alone"),
     ("hosts/here.py", "import numpy", "TensorFlow, Keras and NumPy are known to the runtime alone"),
+    ("jobs.py", "import airflow", "Airflow is known to its room alone"),
     ("errors.py", "import yaml", "YAML and pydantic are known to the profile alone"),
 ]
 
