@@ -8,11 +8,11 @@ from orchestrator.report.explained import PAGES
 
 HEAD = """# Exit codes
 
-Every command uses the same exit codes. 0 is success. 130 is an interrupt: Ctrl-C, SIGTERM or a closed terminal.
-What runs on the machine then continues, and the message names what exists.
+Every command uses the same exit codes. 0 is success. 130 is an interrupt: Ctrl-C, SIGTERM or a closed
+terminal. What runs on the machine then continues, and the message names what exists.
 
-Each other code stands for the errors below. `orch explain 12` shows their pages in a terminal. `orch rerun` and
-`orch compare` also use 7 for two runs that differ. `orch lint` also uses 9 for its findings.
+Each other code stands for the errors below. `orch explain 12` shows their pages in a terminal. `orch rerun`
+and `orch compare` also use 7 for two runs that differ. `orch lint` also uses 9 for its findings.
 
 [failures.md](failures.md#exit-codes-for-a-scheduler) says which codes a scheduler should retry.
 

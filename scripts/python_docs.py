@@ -23,9 +23,9 @@ A function does what the command of its name does. Names that are not on this pa
 - `folder` is the project's folder. Default: the current one.
 - `lease` names one of several leases of the folder. Default: the only one.
 - `overrides` are `key=value`, as `--set` takes them.
-- `output` receives what the job prints, `progress` one line for each step of the work.
-- `approve` receives the plan before anything that costs money is made. It returns whether to go on. Without it,
-  the call goes on.
+- `output` receives what the job prints, as bytes; `progress` one line for each step of the work.
+- `approve` receives the plan before anything that costs money is made. It returns whether to go on. Without
+  it, the call goes on.
 
 """
 
@@ -35,11 +35,14 @@ def text() -> str:
     errors = {name: value for name, value in values.items() if _is_error(value)}
     classes = {name: value for name, value in values.items() if inspect.isclass(value) and name not in errors}
     functions = {name: value for name, value in values.items() if name not in errors | classes}
-    parts = (
-        ["## Functions\n", *(_function(name, value) for name, value in functions.items())]
-        + ["## Values\n", *(_class(name, value) for name, value in classes.items())]
-        + ["## Exceptions\n", _errors(errors)]
-    )
+    parts = [
+        "## Functions\n",
+        *(_function(name, value) for name, value in functions.items()),
+        "## Values\n",
+        *(_class(name, value) for name, value in classes.items()),
+        "## Exceptions\n",
+        _errors(errors),
+    ]
     return HEAD + "\n".join(parts)
 
 
@@ -106,11 +109,14 @@ def _errors(errors: dict[str, type]) -> str:
     """The classes that a caller can catch, as a tree with their exit codes."""
     about = _doc(errors["OrchError"])
     listed = "\n".join(_tree(orchestrator.OrchError, errors, 0))
-    return f"{about}\n\n`exit_code` is the [exit code](exit-codes.md) of a command that ends with it.\n\n{listed}\n"
+    code = "`exit_code` is the [exit code](exit-codes.md) of a command that ends with it."
+    return f"{about}\n\n{code}\n\n{listed}\n"
 
 
 def _tree(error: type, errors: dict[str, type], depth: int) -> Iterator[str]:
-    own = inspect.cleandoc(error.__doc__).splitlines()[0] if "__doc__" in vars(error) and error.__doc__ else ""
+    own = (
+        inspect.cleandoc(error.__doc__).splitlines()[0] if "__doc__" in vars(error) and error.__doc__ else ""
+    )
     exits = f", exit code {code}" if isinstance(code := getattr(error, "exit_code", None), int) else ""
     said = f": {own}" if own and depth else ""
     yield f"{'    ' * depth}- `{error.__name__}`{exits}{said}"

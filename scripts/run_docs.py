@@ -9,11 +9,11 @@ from orchestrator.api.schemas import schema
 
 HEAD = """# run.json
 
-`runs/<id>/run.json` is the record of a run. It is written last, when everything else of the run is in its folder.
-`orch train --json` and `orch run --json` print the same object, and Python returns it as `RunRecord`.
+`runs/<id>/run.json` is the record of a run. It is written last, when everything else of the run is in its
+folder. `orch train --json` and `orch run --json` print the same object, and Python returns it as `RunRecord`.
 
-A fact that was not observed is `null`. A reader should ignore fields that it does not know: new ones may be added
-while the value of `schema` stays. `orch schema run` prints the JSON Schema that this page is made from.
+A fact that was not observed is `null`. A reader should ignore fields that it does not know: new ones may be
+added while the value of `schema` stays. `orch schema run` prints the JSON Schema that this page is made from.
 
 `[]` marks the entries of a list, `*` the entries of an object with free names.
 

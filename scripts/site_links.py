@@ -1,12 +1,12 @@
 """Hook of mkdocs: a page may link to any file of the repository, and the site holds what is linked.
 
-On a code host `../profiles/schema.json` leads to the file. The site gets a copy below `repository/`, so that the
-same link works there.
+On a code host `../profiles/schema.json` leads to the file. The site gets a copy below `repository/`, so that
+the same link works there.
 """
 
 from __future__ import annotations
 
-import os.path
+import os
 import re
 from pathlib import Path
 from typing import Any
@@ -30,8 +30,7 @@ def on_files(files: Files, *, config: Any) -> Files:
 def on_page_markdown(markdown: str, *, page: Any, **_: Any) -> str:
     def replaced(link: re.Match[str]) -> str:
         path = _outside(page.file.src_uri, link[1])
-        here = os.path.dirname(page.file.src_uri)
-        return os.path.relpath(_copy(path), here or ".") if path else link[1]
+        return os.path.relpath(_copy(path), Path(page.file.src_uri).parent) if path else link[1]
 
     return LINK.sub(replaced, markdown)
 
@@ -40,7 +39,7 @@ def _outside(page: str, target: str) -> str | None:
     """Path from the root of the file that a link leads to, None if it is of docs/ or elsewhere."""
     if "://" in target:
         return None
-    path = os.path.normpath(os.path.join("docs", os.path.dirname(page), target))
+    path = os.path.normpath(Path("docs", page).parent / target)
     return None if path.startswith(("docs/", "..")) or not (ROOT / path).is_file() else path
 
 

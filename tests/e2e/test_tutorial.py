@@ -6,6 +6,7 @@ import os
 import re
 import subprocess
 from collections.abc import Iterator
+from itertools import pairwise
 from pathlib import Path
 
 import pytest
@@ -23,7 +24,7 @@ def steps(page: str) -> Iterator[tuple[str, list[str]]]:
     """Each block of commands, with the lines that the block of text after it promises."""
     blocks = [*BLOCK.findall(page), ("", "")]
     assert {kind for kind, _ in blocks} == {"sh", "text", ""}
-    for (kind, commands), (after, text) in zip(blocks, blocks[1:], strict=False):
+    for (kind, commands), (after, text) in pairwise(blocks):
         if kind == "sh":
             yield commands, text.splitlines() if after == "text" else []
 
@@ -36,7 +37,7 @@ def is_promised(line: str, printed: str) -> bool:
 
 @pytest.fixture
 def environ(tmp_path: Path) -> dict[str, str]:
-    """A shell that finds `orch` and `uv`, with the computer's package index for uv, as scripts/setup has it."""
+    """A shell that finds `orch` and `uv`, which asks the package index of this computer."""
     settings = subprocess.run(
         ["bash", "-c", '. "$0" && use_package_index && env -0', str(ROOT / "scripts/lib.sh")],
         capture_output=True,
