@@ -32,6 +32,13 @@ def test_the_page_of_fields_is_the_schema() -> None:
     assert (ROOT / "docs/profile.md").read_text() == made
 
 
+@pytest.mark.parametrize("page", ["exit-codes", "python", "run-json"])
+def test_the_pages_that_scripts_print_are_current(page: str) -> None:
+    script = f"scripts/{page.split('-')[0]}_docs.py"
+    made = runpy.run_path(str(ROOT / script))["text"]()
+    assert (ROOT / f"docs/{page}.md").read_text() == made, f"python {script} > docs/{page}.md"
+
+
 def test_the_picture_of_the_rooms_is_drawn_from_their_imports() -> None:
     page = (ROOT / "docs/architecture.md").read_text()
     assert runpy.run_path(str(ROOT / "scripts/architecture.py"))["updated"](page) == page

@@ -1,0 +1,133 @@
+"""Print docs/python.md: every public name of `orchestrator`, from its signature and docstring."""
+
+from __future__ import annotations
+
+import inspect
+from collections.abc import Iterator
+from dataclasses import fields, is_dataclass
+from typing import Any
+
+import orchestrator
+
+HEAD = """# Python
+
+```python
+import orchestrator as orch
+
+record = orch.run("orch.yaml", run_id="nightly-42", local_parity=True)
+print(record.metrics, record.exit["reason"])
+```
+
+A function does what the command of its name does. Names that are not on this page may change without notice.
+
+- `folder` is the project's folder. Default: the current one.
+- `lease` names one of several leases of the folder. Default: the only one.
+- `overrides` are `key=value`, as `--set` takes them.
+- `output` receives what the job prints, as bytes; `progress` one line for each step of the work.
+- `approve` receives the plan before anything that costs money is made. It returns whether to go on. Without
+  it, the call goes on.
+
+"""
+
+
+def text() -> str:
+    values = {name: getattr(orchestrator, name) for name in orchestrator.__all__}
+    errors = {name: value for name, value in values.items() if _is_error(value)}
+    classes = {name: value for name, value in values.items() if inspect.isclass(value) and name not in errors}
+    functions = {name: value for name, value in values.items() if name not in errors | classes}
+    parts = [
+        "## Functions\n",
+        *(_function(name, value) for name, value in functions.items()),
+        "## Values\n",
+        *(_class(name, value) for name, value in classes.items()),
+        "## Exceptions\n",
+        _errors(errors),
+    ]
+    return HEAD + "\n".join(parts)
+
+
+def _is_error(value: Any) -> bool:
+    return inspect.isclass(value) and issubclass(value, Exception)
+
+
+def _function(name: str, function: Any) -> str:
+    use = "\nUse it in a `with` statement.\n" if _is_context(function) else ""
+    return f"### {name}\n\n```python\n{_signature(name, function)}\n```\n{use}\n{_doc(function)}\n"
+
+
+def _is_context(function: Any) -> bool:
+    """Whether it is a context manager that was written as a generator."""
+    wrapped = inspect.unwrap(function)
+    return wrapped is not function and inspect.isgeneratorfunction(wrapped)
+
+
+def _signature(name: str, function: Any) -> str:
+    """The call, one argument a line where it would be longer than a line."""
+    signature = inspect.signature(function)
+    result = str(signature.return_annotation).strip("'\"")
+    words: list[str] = []
+    for parameter in signature.parameters.values():
+        if parameter.kind is parameter.KEYWORD_ONLY and "*" not in words:
+            words.append("*")
+        words.append(_parameter(parameter))
+    one = f"{name}({', '.join(words)}) -> {result}"
+    inner = "".join(f"    {word},\n" for word in words)
+    return one if len(one) <= 88 else f"{name}(\n{inner}) -> {result}"
+
+
+def _parameter(parameter: inspect.Parameter) -> str:
+    kind = str(parameter.annotation).strip("'\"")
+    default = "" if parameter.default is parameter.empty else f" = {parameter.default!r}"
+    return f"{parameter.name}: {kind}{default}"
+
+
+def _class(name: str, value: type) -> str:
+    return f"### {name}\n\n{_doc(value)}\n\n" + "".join(f"- {row}\n" for row in _members(value))
+
+
+def _members(value: type) -> Iterator[str]:
+    if is_dataclass(value):
+        for field in fields(value):
+            yield f"`{field.name}`: `{str(field.type).strip(chr(39))}`"
+    for name, member in vars(value).items():
+        if name.startswith("_") or name in getattr(value, "__dataclass_fields__", ()):
+            continue
+        about = inspect.getdoc(member)
+        first = f": {' '.join(about.split(chr(10) * 2)[0].split())}" if about else ""
+        if isinstance(member, property):
+            yield f"`{name}`{first}"
+        elif callable(_called(member)):
+            yield f"`{name}()`{first}"
+
+
+def _called(member: Any) -> Any:
+    """The function of a method, class method or property."""
+    return getattr(member, "fget", None) or getattr(member, "__func__", member)
+
+
+def _errors(errors: dict[str, type]) -> str:
+    """The classes that a caller can catch, as a tree with their exit codes."""
+    about = _doc(errors["OrchError"])
+    listed = "\n".join(_tree(orchestrator.OrchError, errors, 0))
+    code = "`exit_code` is the [exit code](exit-codes.md) of a command that ends with it."
+    return f"{about}\n\n{code}\n\n{listed}\n"
+
+
+def _tree(error: type, errors: dict[str, type], depth: int) -> Iterator[str]:
+    own = (
+        inspect.cleandoc(error.__doc__).splitlines()[0] if "__doc__" in vars(error) and error.__doc__ else ""
+    )
+    exits = f", exit code {code}" if isinstance(code := getattr(error, "exit_code", None), int) else ""
+    said = f": {own}" if own and depth else ""
+    yield f"{'    ' * depth}- `{error.__name__}`{exits}{said}"
+    for name in sorted(errors):
+        if error in errors[name].__bases__:
+            yield from _tree(errors[name], errors, depth + 1)
+
+
+def _doc(value: Any) -> str:
+    return inspect.getdoc(value) or ""
+
+
+if __name__ == "__main__":
+    print(text(), end="")
