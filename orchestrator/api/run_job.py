@@ -127,7 +127,7 @@ def _run(call: _Call, output: Output | None) -> RunRecord:
     _require(call)
     record = _ended_on_error(call, output)
     if record.exit["reason"] == ExitReason.RUNNING:
-        call.tell.say(_detached(call))
+        notice(call.tell, _detached(call))
         return record
     try:
         left = _end(call)

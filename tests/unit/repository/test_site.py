@@ -20,7 +20,9 @@ from tests.conftest import ROOT
 DOCS = ROOT / "docs"
 PAGES = sorted(DOCS.rglob("*.md"))
 LEADING = [ROOT / "README.md", ROOT / "CONTRIBUTING.md", *PAGES]
-GUIDES = [page for page in PAGES if page.parent.name == "how-to" or page.name == "tutorial.md"]
+GUIDES = [
+    page for page in PAGES if page.parent.name == "how-to" or page.name in ("tutorial.md", "schedule.md")
+]
 FENCE = re.compile(r"^( *)```(\w*)[^\n]*\n(.*?)^\1```$", re.MULTILINE | re.DOTALL)
 
 
