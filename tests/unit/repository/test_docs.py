@@ -6,6 +6,8 @@ import ast
 import pkgutil
 import re
 import runpy
+import subprocess
+import sys
 from collections.abc import Iterator
 from dataclasses import fields
 from importlib import import_module
@@ -110,6 +112,23 @@ def test_all_names_what_is_exported() -> None:
     assert sorted(orchestrator.__all__) == orchestrator.__all__
     assert {name for name in orchestrator.__all__ if getattr(orchestrator, name, None) is None} == set()
     assert set(orchestrator.api.__all__) <= set(orchestrator.__all__)
+
+
+def test_a_public_name_stays_what_it_is_when_a_room_of_that_name_is_imported() -> None:
+    program = """
+import importlib, pkgutil, types
+import orchestrator as orch
+for room in pkgutil.iter_modules(orch.__path__):
+    if room.name not in ("__main__", "airflow"):
+        importlib.import_module(f"orchestrator.{room.name}")
+from orchestrator.plan import Plan
+assert Plan.__module__ == "orchestrator.plan"
+print([name for name in orch.__all__ if isinstance(getattr(orch, name), types.ModuleType)])
+"""
+    done = subprocess.run(
+        [sys.executable, "-c", program], capture_output=True, text=True, check=True, cwd=ROOT
+    )
+    assert done.stdout == "[]\n"
 
 
 IN_MODULES = {
