@@ -1,7 +1,7 @@
-"""What clouds sell, as data: types, zones, prices, and how old they are. Read quickly, renewed on request.
+"""What clouds sell, as data: types, zones, prices, and the age of prices.
 
-`offers` answers a need from what is recorded; `near` adds what misses it by one thing. Nothing here
-reaches a network but `refresh`.
+`offers` returns what satisfies a need, from recorded data; `near` returns what misses it by one rule. Only
+`refresh` uses a network.
 """
 
 from __future__ import annotations
@@ -26,13 +26,14 @@ _loaded: dict[Path, Catalog] = {}
 
 
 def clouds() -> tuple[str, ...]:
-    """The clouds of which a catalog ships."""
+    """Return the clouds whose catalog is part of the package."""
     return tuple(each.name for each in registered.every() if each.catalog)
 
 
 def load(cloud: str, *, refreshed: Path | None = None) -> Catalog:
-    """The newest catalog of `cloud`: the shipped one, or one that `refresh` kept in the folder `refreshed`
-    (default: cache_folder()). Raises KeyError for a cloud without one."""
+    """Return the newest catalog of `cloud`: the shipped one, or one that `refresh` stored in the folder
+    `refreshed` (default: cache_folder()). Raises KeyError for a cloud without a catalog.
+    """
     if cloud not in clouds():
         raise KeyError(f"there is no catalog of {cloud}; there are {', '.join(clouds())}")
     return newest(cloud, refreshed or cache_folder(), _loaded)
@@ -41,11 +42,11 @@ def load(cloud: str, *, refreshed: Path | None = None) -> Catalog:
 def offers(
     need: Need, *, clouds: Sequence[str] | None = None, refreshed: Path | None = None
 ) -> tuple[Offer, ...]:
-    """What serves `need` in the catalogs of `clouds` (default: all), best first as the plan ranks.
+    """Return what satisfies `need` in the catalogs of `clouds` (default: all), best first, as the plan ranks.
 
-    At most plan.fit.MANY; one offer for each zone known.
-    Zone "" where no zone is recorded, or the zone asked for. A spot offer whose price nobody recorded
-    states the price on demand, the most that it may cost (`price_is_bound`).
+    At most plan.fit.MANY; one offer for each known zone. The zone is "" if none is recorded, or the one that
+    was asked for. A spot offer without a recorded price has the on-demand price, its maximum
+    (`price_is_bound`).
     """
     return serving(need, _of(need, clouds, refreshed))
 
@@ -53,7 +54,7 @@ def offers(
 def near(
     need: Need, *, clouds: Sequence[str] | None = None, refreshed: Path | None = None
 ) -> tuple[Offer, ...]:
-    """Offers that miss `need` by exactly one thing, for the plan to say which."""
+    """Return offers that miss `need` by exactly one rule; the plan names the rule."""
     return missing(need, _of(need, clouds, refreshed))
 
 
@@ -65,9 +66,11 @@ def warnings(
     today: date | None = None,
     first: Offer | None = None,
 ) -> tuple[str, ...]:
-    """A sentence for each cloud of `need` whose prices are older than 30 days.
+    """Return a sentence for each cloud of `need` whose prices are older than 30 days.
 
-    They are those of its region; where it names none, those of the region of `first`, the offer on top."""
+    These are the prices of the region that `need` names; without one, of the region of `first`, the best
+    offer.
+    """
     day = today or datetime.now(UTC).date()
     found = (catalog.stale(day, _region(need, catalog, first)) for catalog in _of(need, clouds, refreshed))
     return tuple(sentence for sentence in found if sentence)
@@ -78,10 +81,11 @@ def _region(need: Need, catalog: Catalog, first: Offer | None) -> str | None:
 
 
 def refresh(cloud: str, *, region: str | None = None, refreshed: Path | None = None) -> Renewed:
-    """Ask `cloud` what it sells now and keep the answer for `load`. The only function here that reaches out.
+    """Ask `cloud` what it sells now and store the answer for `load`. The only function here that uses a
+    network.
 
-    Without `region`, a cloud is asked for what its module in this room says: one region, or all.
-    Raises ProviderError, and then nothing has changed.
+    Without `region`, the cloud's module decides whether to ask for one region or for all. Raises
+    ProviderError, in which case nothing has changed.
     """
     from orchestrator.catalog.renewing import refresh as renew
 

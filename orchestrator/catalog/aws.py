@@ -1,4 +1,4 @@
-"""What EC2 and its price list say now, as a catalog. The parsers are pure; `ask` alone reaches out."""
+"""Build a catalog from EC2 and its price list. The parsers are pure; only `ask` uses a network."""
 
 from __future__ import annotations
 
@@ -32,22 +32,22 @@ NOTES = ("Linux. Spot is that of the moment, by zone.", "Network is the baseline
 
 
 def home() -> str:
-    """The region that boto3 is set to, or us-east-1."""
+    """Return the region that boto3 is configured for, or us-east-1."""
     import boto3
 
     return boto3.Session().region_name or _PRICED_FROM
 
 
 def renew(known: Catalog, region: str | None, now: datetime) -> Told:  # noqa: ARG001 (AWS states everything)
-    """What `region` sells now; without one, the region that boto3 is set to. Raises ProviderError."""
+    """Return what `region` (default: that of boto3) sells now. Raises ProviderError."""
     kinds, sales = ask(region or home(), now)
     return Told(kinds, sales, SOURCES, NOTES)
 
 
 def ask(region: str, now: datetime) -> tuple[list[Offer], dict[str, list[Sale]]]:
-    """Kinds, and sales by type, of one region. Raises ProviderError.
+    """Return kinds of machines, and sales by type, of one region. Raises ProviderError.
 
-    Credentials and endpoints come by boto3's own chain (AWS_ENDPOINT_URL and its forms for one service).
+    Credentials and endpoints are found as boto3 finds them (AWS_ENDPOINT_URL and its forms for one service).
     """
     with _translated():
         ec2 = _client("ec2", region)
@@ -85,7 +85,7 @@ def ask(region: str, now: datetime) -> tuple[list[Offer], dict[str, list[Sale]]]
 
 
 def _wanted(region: str) -> dict[str, str]:
-    """Of several products of a type, the one that a plain Linux machine is billed by."""
+    """Return the product by which a plain Linux machine of a type is billed."""
     return {
         "regionCode": region,
         "operatingSystem": "Linux",
@@ -147,7 +147,7 @@ def _refused(fault: Fault, code: str, error: Exception) -> ProviderError:
 
 
 def parse_type(answer: Mapping[str, Any]) -> Offer | None:
-    """One of DescribeInstanceTypes; None for what no Linux machine of ours can be."""
+    """Parse one entry of DescribeInstanceTypes; None if no Linux machine can have the type."""
     arch = next((a for a in _ARCHITECTURES if a in answer["ProcessorInfo"]["SupportedArchitectures"]), None)
     if arch is None or "on-demand" not in answer.get("SupportedUsageClasses", ("on-demand",)):
         return None
@@ -171,7 +171,9 @@ def parse_type(answer: Mapping[str, Any]) -> Offer | None:
 
 
 def _accelerator(answer: Mapping[str, Any]) -> tuple[str, int, int, str]:
-    """Name, whole ones, bytes of each, maker. A part of a GPU counts 0, as EC2 itself counts it."""
+    """Return name, number, bytes of memory of each, and manufacturer. A fraction of a GPU counts 0, as in
+    EC2.
+    """
     for gpu in answer.get("GpuInfo", {}).get("Gpus", ()):
         memory = gpu.get("MemoryInfo", {}).get("SizeInMiB", 0) * _MIB
         part = gpu.get("GpuPartitionSize", 1.0) < 1
@@ -196,7 +198,7 @@ def _network(info: Mapping[str, Any]) -> float:
 
 
 def parse_offerings(answers: Iterable[Mapping[str, Any]]) -> dict[str, set[str]]:
-    """DescribeInstanceTypeOfferings by availability zone: the zones of each type."""
+    """Parse DescribeInstanceTypeOfferings by availability zone: the zones of each type."""
     zones: dict[str, set[str]] = defaultdict(set)
     for each in answers:
         zones[each["InstanceType"]].add(each["Location"])
@@ -204,7 +206,7 @@ def parse_offerings(answers: Iterable[Mapping[str, Any]]) -> dict[str, set[str]]
 
 
 def parse_products(products: Iterable[Mapping[str, Any]], region: str) -> dict[str, float]:
-    """The price list's products of a region: US dollars an hour by type, on demand."""
+    """Parse the price list of a region: on-demand US dollars an hour, by type."""
     prices: dict[str, float] = {}
     wanted = _wanted(region)
     for each in products:
@@ -225,7 +227,7 @@ def _hourly(product: Mapping[str, Any]) -> Iterator[float]:
 
 
 def parse_spots(answers: Iterable[Mapping[str, Any]]) -> dict[tuple[str, str], float]:
-    """DescribeSpotPriceHistory: the latest price by type and zone."""
+    """Parse DescribeSpotPriceHistory: the latest price by type and zone."""
     latest: dict[tuple[str, str], tuple[datetime, float]] = {}
     for each in answers:
         key = (each["InstanceType"], each["AvailabilityZone"])
@@ -242,7 +244,7 @@ def sales_of(
     zones: Mapping[str, Iterable[str]],
     spot: Mapping[tuple[str, str], float],
 ) -> list[Sale]:
-    """One sale for the zones that share a spot price; none where no zone has the type."""
+    """Return one sale for the zones that share a spot price; none if no zone has the type."""
     by_price: dict[float | None, list[str]] = defaultdict(list)
     for zone in sorted(zones.get(name, ())):
         by_price[spot.get((name, zone))].append(zone)

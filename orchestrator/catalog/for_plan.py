@@ -1,4 +1,4 @@
-"""What a plan makes of the catalog, or of a provider: offers, and the warnings that belong to them."""
+"""Collect for a plan, from the catalog or a provider: offers, and the warnings about them."""
 
 from __future__ import annotations
 
@@ -11,14 +11,15 @@ from orchestrator.model import Need, Offer, Provider, clouds
 
 
 def is_recorded(cloud: str) -> bool:
-    """Whether a plan for a profile with `cloud: cloud` needs nothing but what is recorded."""
+    """Whether a plan for a profile with `cloud: cloud` needs only recorded data."""
     return cloud == clouds.ANY or cloud in catalog.clouds()
 
 
 def offers_for(need: Need, provider: Provider | None) -> tuple[Offer, ...]:
-    """What `provider` sells that serves `need`, and what almost does; without a provider, as recorded.
+    """Return what `provider` sells that satisfies `need` or almost does; without a provider, what is
+    recorded.
 
-    A region of which nothing of the kind is recorded is asked about once, and the answer kept.
+    A region without recorded machines of the needed kind is asked once, and the answer is stored.
     """
     for region in _unrecorded(need) if provider else ():
         with suppress(ProviderError):  # warnings_for says it
@@ -28,7 +29,7 @@ def offers_for(need: Need, provider: Provider | None) -> tuple[Offer, ...]:
 
 
 def warnings_for(need: Need, offers: Sequence[Offer] = ()) -> tuple[str, ...]:
-    """What makes a plan of `offers` for `need` less sure than it looks: prices that are old, or not there."""
+    """Return what makes a plan of `offers` for `need` uncertain: old or missing prices."""
     kind = "machines with accelerators" if _is_accelerated(need) else "machines without accelerators"
     lacking = (
         f"No prices of {need.cloud} in {region} are recorded here for {kind}; `up` asks for them, and so "
@@ -40,9 +41,10 @@ def warnings_for(need: Need, offers: Sequence[Offer] = ()) -> tuple[str, ...]:
 
 
 def _unrecorded(need: Need) -> tuple[str, ...]:
-    """The regions asked for, or preferred, of which the catalog records nothing of the kind that is needed.
+    """Return the requested or preferred regions for which the catalog has no machine of the needed kind.
 
-    What ships has the machines with accelerators of more regions than the others."""
+    The shipped catalog records machines with accelerators for more regions than other machines.
+    """
     asked = need.regions if need.region is None else (need.region,)
     if need.cloud not in catalog.clouds():
         return ()
@@ -61,7 +63,7 @@ def _is_recorded_in(region: str, need: Need) -> bool:
 
 
 def _is_accelerated(need: Need) -> bool:
-    """Whether the machine that is needed has an accelerator: by its type where one is named."""
+    """Whether the needed machine has an accelerator; a named type decides."""
     if need.instance_type is None or need.cloud not in catalog.clouds():
         return need.accelerator is not None
     kinds = catalog.load(need.cloud).kinds

@@ -1,4 +1,4 @@
-"""What Compute Engine and Cloud Billing say now, as a catalog. Only `ask` reaches out; parsers are pure."""
+"""Build a catalog from Compute Engine and Cloud Billing. The parsers are pure; only `ask` uses a network."""
 
 from __future__ import annotations
 
@@ -32,7 +32,7 @@ NOTES = ("Network and the memory of GPUs are as shipped: no API states them.",)
 
 
 def renew(known: Catalog, region: str | None, now: datetime) -> Told:  # noqa: ARG001 (prices are of now)
-    """What `region` sells now, or without one every region. Raises ProviderError."""
+    """Return what `region`, or without one every region, sells now. Raises ProviderError."""
     kinds, sales, attachable = ask(known, region)
     return Told(kinds, sales, SOURCES, NOTES, attachable, everything=region is None)
 
@@ -40,9 +40,10 @@ def renew(known: Catalog, region: str | None, now: datetime) -> Told:  # noqa: A
 def ask(
     known: Catalog, region: str | None, environ: Mapping[str, str] = os.environ
 ) -> tuple[list[Offer], dict[str, list[Sale]], tuple[Attachable, ...]]:
-    """Kinds, sales by type, and GPUs to attach; of one region or of all. Raises ProviderError.
+    """Return kinds of machines, sales by type, and attachable GPUs; of one region or of all. Raises
+    ProviderError.
 
-    Endpoints: the gcloud variables above. `known` adds what no API states.
+    Endpoints: the gcloud variables above. `known` supplies what no API states.
     """
     session, project = _session(environ)
     listing = f"{_base(_COMPUTE, environ)}/projects/{project}/aggregated/"
@@ -55,7 +56,7 @@ def ask(
 
 
 def _session(environ: Mapping[str, str]) -> tuple[Any, str]:
-    """An authorised session and the project that is asked for."""
+    """Return an authorised session and its project."""
     try:
         import google.auth
         from google.auth.credentials import AnonymousCredentials
@@ -83,13 +84,13 @@ _PROJECT = ("GOOGLE_CLOUD_PROJECT", "CLOUDSDK_CORE_PROJECT", "GCLOUD_PROJECT")
 
 
 def _anonymous(environ: Mapping[str, str]) -> bool:
-    """Nobody need log in at an emulator on this computer."""
+    """Return credentials for an emulator on this computer, which needs no login."""
     said = environ.get("CLOUDSDK_AUTH_DISABLE_CREDENTIALS", "").lower() in ("1", "true", "yes", "on")
     return said or environ.get(_COMPUTE[0], "").startswith("http://")
 
 
 def _base(api: tuple[str, str, str], environ: Mapping[str, str]) -> str:
-    """The API's URL up to its version; gcloud's variable may hold that path or not."""
+    """Return the API's URL up to its version; gcloud's variable may contain that path or not."""
     variable, public, path = api
     given = environ.get(variable, "").strip() or public
     parts = urlsplit(given)
@@ -143,7 +144,9 @@ def _refused(fault: Fault, code: str, why: str) -> ProviderError:
 
 
 def _items(pages: Iterable[Mapping[str, Any]], noun: str) -> Iterator[Mapping[str, Any]]:
-    """The items of an aggregated list, each with its `zone` by name. Zones with none carry a warning only."""
+    """Return the items of an aggregated list, each with the name of its `zone`. Zones without items hold only
+    a warning.
+    """
     for page in pages:
         for scope, found in page.get("items", {}).items():
             for item in found.get(noun, ()):
@@ -153,7 +156,9 @@ def _items(pages: Iterable[Mapping[str, Any]], noun: str) -> Iterator[Mapping[st
 def parse_machines(
     machines: Iterable[Mapping[str, Any]], prices: Mapping[Part, float], known: Catalog, region: str | None
 ) -> tuple[list[Offer], dict[str, list[Sale]]]:
-    """machineTypes -> kinds, and for each its regions with zones and prices, NaN where a part has none."""
+    """Parse machineTypes: kinds, and for each its regions with zones and prices; NaN if the price of a part
+    is unknown.
+    """
     shipped = {kind.instance_type: kind for kind in known.kinds}
     memories = {kind.accelerator: kind.gpu_memory for kind in known.kinds if kind.accelerator_count}
     kinds: dict[str, Offer] = {}
@@ -193,7 +198,7 @@ def _kind(item: Mapping[str, Any], shipped: Offer | None, memories: Mapping[str 
 
 
 def _price(kind: Offer, region: str, prices: Mapping[Part, float], spot: bool) -> float:
-    """The sum of what the machine is made of; NaN where one part's price is not known."""
+    """Return the sum of the prices of a machine's parts; NaN if one is unknown."""
 
     def of(what: str, family: str) -> float:
         return prices.get(Part(what, family, region, spot), math.nan)
@@ -212,7 +217,7 @@ def _price(kind: Offer, region: str, prices: Mapping[Part, float], spot: bool) -
 def parse_accelerators(
     items: Iterable[Mapping[str, Any]], prices: Mapping[Part, float], known: Catalog, region: str | None
 ) -> tuple[Attachable, ...]:
-    """acceleratorTypes -> those that n1 machines may be given, with the price of one by region."""
+    """Parse acceleratorTypes: those that can be attached to n1 machines, with the price of one by region."""
     memories = {gpu.name: gpu.memory for gpu in known.attachable}
     zones: dict[tuple[str, str], dict[str, list[str]]] = defaultdict(lambda: defaultdict(list))
     for item in items:

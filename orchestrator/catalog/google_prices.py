@@ -1,6 +1,7 @@
-"""Cloud Billing's SKUs of Compute Engine -> US dollars an hour of cores, memory, GPUs and disks. Pure.
+"""Convert Cloud Billing's SKUs of Compute Engine to US dollars an hour of cores, memory, GPUs and disks. Pure
+functions.
 
-Google bills a machine by its parts: so many cores, so many GiB, so many GPUs, each by its family and region.
+Google bills a machine by its parts: cores, GiB and GPUs, each by family and region.
 """
 
 from __future__ import annotations
@@ -16,7 +17,9 @@ MONTH_HOURS = 730
 
 
 class Part(NamedTuple):
-    """What a SKU prices: `what` is core, ram, gpu or disk; `family` n1, n2d, …, or the GPU's name."""
+    """The part that a SKU prices: `what` is core, ram, gpu or disk; `family` is n1, n2d, …, or the GPU's
+    name.
+    """
 
     what: str
     family: str
@@ -38,7 +41,7 @@ _OTHER = re.compile(
 
 
 def parse_skus(skus: Iterable[Mapping[str, Any]]) -> dict[Part, float]:
-    """The hourly price of every part of a predefined machine that is recognised; the rest is passed over."""
+    """Return the hourly price of every recognised part of a predefined machine; other SKUs are skipped."""
     prices: dict[Part, float] = {}
     for sku in skus:
         category = sku.get("category", {})
@@ -72,7 +75,7 @@ def _gpu(words: str) -> str:
 
 
 def _hourly(sku: Mapping[str, Any]) -> float:
-    """The last tier's price: earlier tiers are free allowances."""
+    """Return the price of the last tier: earlier tiers are free allowances."""
     for info in sku.get("pricingInfo", ())[-1:]:
         expression = info["pricingExpression"]
         tiers = expression.get("tieredRates", ())

@@ -1,6 +1,6 @@
-"""Where catalogs lie: one shipped with the package, and those that `refresh` kept, each a folder of its own.
+"""Where catalogs are stored: one is shipped with the package, refreshed ones have a folder each.
 
-A refreshed catalog appears whole or not at all: `<cache>/catalog/<cloud>/<time>/`, renamed into place.
+A refreshed catalog appears completely or not at all: `<cache>/catalog/<cloud>/<time>/` is renamed into place.
 """
 
 from __future__ import annotations
@@ -25,7 +25,7 @@ _KEPT = 2
 
 
 def cache_folder(environ: Mapping[str, str] | None = None) -> Path:
-    """Where refreshed catalogs are kept: $ORCH_CACHE_HOME, $XDG_CACHE_HOME/orch or ~/.cache/orch."""
+    """Return the folder of refreshed catalogs: $ORCH_CACHE_HOME, $XDG_CACHE_HOME/orch or ~/.cache/orch."""
     given = os.environ if environ is None else environ
     if home := given.get("ORCH_CACHE_HOME"):
         return Path(home)
@@ -34,14 +34,17 @@ def cache_folder(environ: Mapping[str, str] | None = None) -> Path:
 
 
 def shipped_folder(cloud: str) -> Path:
-    """The folder `data` beside the module that renews the catalog of `cloud`. The module is not loaded."""
+    """Return the folder `data` beside the module that refreshes the catalog of `cloud`, without loading the
+    module.
+    """
     spec = importlib.util.find_spec(clouds.traits(cloud).catalog)
     return Path(str(spec and spec.origin)).parent / "data"
 
 
 def newest(cloud: str, folder: Path, loaded: MutableMapping[Path, Catalog]) -> Catalog:
-    """The newest of what was refreshed and what was shipped. A refreshed one that cannot be read is passed
-    over: it is a cache, and the shipped one is always there."""
+    """Return the newest catalog, refreshed or shipped. A refreshed one that cannot be read is skipped: it is
+    only a cache.
+    """
     shipped = _once(shipped_folder(cloud), cloud, loaded)
     for place in _folders(cloud, folder):
         try:
@@ -54,7 +57,7 @@ def newest(cloud: str, folder: Path, loaded: MutableMapping[Path, Catalog]) -> C
 
 
 def keep(catalog: Catalog, folder: Path, now: datetime) -> Path:
-    """Write `catalog` under `folder`, whole or not at all. Returns the folder in which it lies."""
+    """Write `catalog` under `folder`, completely or not at all. Returns its folder."""
     place = folder / "catalog" / catalog.cloud
     place.mkdir(parents=True, exist_ok=True)
     staged = Path(tempfile.mkdtemp(prefix=".new-", dir=place))
@@ -71,7 +74,7 @@ def keep(catalog: Catalog, folder: Path, now: datetime) -> Path:
 
 
 def _folders(cloud: str, folder: Path) -> list[Path]:
-    """The refreshed ones, the newest first."""
+    """Return the folders of refreshed catalogs, newest first."""
     place = folder / "catalog" / cloud
     if not place.is_dir():
         return []

@@ -1,4 +1,4 @@
-"""The names that the clouds give to accelerators, made one. Pure."""
+"""Unify the names that clouds give to accelerators. Pure functions."""
 
 from __future__ import annotations
 

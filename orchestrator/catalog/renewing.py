@@ -1,4 +1,4 @@
-"""Asking the clouds what they sell now, and keeping the answer beside what was known before."""
+"""Ask clouds what they sell now, and store the answer beside what was known before."""
 
 from __future__ import annotations
 
@@ -17,7 +17,7 @@ from orchestrator.model import clouds
 
 @dataclass(frozen=True)
 class Renewed:
-    """What a refresh brought. `unpriced` are types of which no price was found: they are never chosen."""
+    """The result of a refresh. `unpriced` are types without a known price, which are never chosen."""
 
     cloud: str
     regions: tuple[str, ...]
@@ -34,10 +34,11 @@ def refresh(
     folder: Path | None = None,
     now: datetime.datetime | None = None,
 ) -> Renewed:
-    """Ask the cloud of `known` and keep the answer, whole or not at all, in `folder` (default: the cache).
+    """Ask the cloud of `known` and store the answer, completely or not at all, in `folder` (default: the
+    cache).
 
-    Without `region`, the cloud's module decides whether it asks for one region or for all. What is known of
-    other regions stays, with its own date. Raises ProviderError; then nothing has changed.
+    Without `region`, the cloud's module decides whether to ask for one region or for all. What is known of
+    other regions stays, with its own date. Raises ProviderError, in which case nothing has changed.
     """
     at = now or datetime.datetime.now(datetime.UTC)
     told: Told = importlib.import_module(clouds.traits(known.cloud).catalog).renew(known, region, at)
@@ -67,7 +68,7 @@ def refresh(
 
 
 def merged(known: Catalog, fresh: Catalog, *, everything: bool = False) -> Catalog:
-    """`fresh` in place of what `known` says of the same regions; or of all, where it says everything."""
+    """Replace what `known` has for the regions of `fresh`; everything, if `fresh` is complete."""
     if everything:
         return fresh
     renewed = set(fresh.facts.regions)
@@ -98,7 +99,7 @@ def _attachable(
 
 
 def _facts(known: Facts, fresh: Facts, sales: Mapping[str, Sequence[Sale]]) -> Facts:
-    """The date of the whole is the oldest that is left in it."""
+    """Return the facts of the merged catalog; its date is the oldest that remains."""
     days = {**known.regions, **fresh.regions}
     regions = {sale.region for found in sales.values() for sale in found}
     oldest = min((days.get(region, known.date) for region in regions), default=fresh.date)

@@ -1,4 +1,4 @@
-"""What a catalog holds: kinds of machines, where they are sold and for how much, and how old that is."""
+"""The content of a catalog: kinds of machines, where they are sold, at what price, and how old that is."""
 
 from __future__ import annotations
 
@@ -24,7 +24,7 @@ _GIB = 1 << 30
 
 
 class Sale(NamedTuple):
-    """One kind in one region: US dollars an hour, NaN where unknown; `zones` empty where unknown."""
+    """One kind in one region: US dollars an hour, NaN if unknown; `zones` is empty if unknown."""
 
     region: str
     zones: tuple[str, ...]
@@ -33,7 +33,7 @@ class Sale(NamedTuple):
 
 
 class Attachable(NamedTuple):
-    """A GPU that n1 machines may be given; `sales` are for one of it."""
+    """A GPU that can be attached to n1 machines; `sales` are for one GPU."""
 
     attach: str
     name: str
@@ -44,7 +44,7 @@ class Attachable(NamedTuple):
 
 @dataclass(frozen=True)
 class Facts:
-    """Where a catalog comes from. `date` is that of its prices, `regions` those looked up since."""
+    """The source of a catalog. `date` is that of its prices; `regions` were refreshed later."""
 
     date: datetime.date
     sources: tuple[str, ...]
@@ -52,13 +52,15 @@ class Facts:
     regions: Mapping[str, datetime.date] = field(default_factory=dict)
 
     def of(self, region: str | None) -> datetime.date:
-        """The date of what is said of `region`; without one, of the oldest that is said."""
+        """Return the date of the prices of `region`; without one, the oldest date."""
         return self.regions.get(region, self.date) if region else self.date
 
 
 @dataclass(frozen=True)
 class Catalog:
-    """What one cloud sells. Each kind is an Offer without place and price; `sales` are by its type's name."""
+    """What one cloud sells. Each kind is an Offer without place and price; `sales` are by the name of its
+    type.
+    """
 
     cloud: str
     kinds: tuple[Offer, ...]
@@ -68,12 +70,12 @@ class Catalog:
 
     @functools.cached_property
     def sold(self) -> Sequence[tuple[Offer, Sequence[Sale] | Attachable]]:
-        """Every kind, and every kind with GPUs attached: with its sales, or with what it is to be given."""
+        """Return every kind, and every kind with attached GPUs, with its sales or its attachable GPU."""
         return tuple(self._sold())
 
     @functools.cached_property
     def whole_regions(self) -> frozenset[str]:
-        """The regions of which machines without accelerators are recorded, too."""
+        """Return the regions for which machines without accelerators are recorded too."""
         plain = (self.sales.get(kind.instance_type, ()) for kind in self.kinds if not kind.accelerator)
         return frozenset(sale.region for sales in plain for sale in sales)
 
@@ -84,7 +86,7 @@ class Catalog:
                 yield from ((given, gpu) for gpu in self.attachable for given in _given(kind, gpu))
 
     def sales_of(self, kind: Offer, how: Sequence[Sale] | Attachable) -> Sequence[Sale]:
-        """Where and for how much `kind` is sold, its attached GPUs included."""
+        """Return where and at what price `kind` is sold, including its attached GPUs."""
         if not isinstance(how, Attachable):
             return how
         bare = {sale.region: sale for sale in self.sales.get(kind.instance_type, ())}
@@ -95,7 +97,7 @@ class Catalog:
         ]
 
     def stale(self, today: datetime.date, region: str | None = None) -> str | None:
-        """A sentence where the prices are older than 30 days; None where they are not."""
+        """Return a sentence if the prices are older than 30 days; otherwise None."""
         then = self.facts.of(region)
         days = (today - then).days
         if days <= STALE_DAYS:
@@ -107,7 +109,7 @@ class Catalog:
 
 @dataclass(frozen=True)
 class Told:
-    """What a cloud says now of one region, or of `everything` that it sells. `sales` are by type's name."""
+    """What a cloud sells now in one region, or in all (`everything`). `sales` are by the name of the type."""
 
     kinds: Sequence[Offer]
     sales: Mapping[str, Sequence[Sale]]
@@ -131,7 +133,7 @@ def _given(kind: Offer, gpu: Attachable) -> Iterable[Offer]:
 
 
 def _together(bare: Sale, gpu: Sale, count: int) -> Sale:
-    """NaN stays NaN: the whole has no price where a part has none."""
+    """Add prices; NaN if one of them is unknown."""
     return Sale(
         bare.region,
         gpu.zones,

@@ -1,6 +1,8 @@
-"""What catalogs hold against a need: the offers that serve it, and those that miss it by one thing. Pure.
+"""Compare catalogs with a need: the offers that satisfy it, and those that miss it by one rule. Pure
+functions.
 
-The rules are those of the plan; kinds are judged before places, so that few offers are made of many rows.
+The rules are those of the plan. Kinds are checked before places, so that few offers are created from many
+rows.
 """
 
 from __future__ import annotations
@@ -19,7 +21,7 @@ _Found = tuple[float, Offer, Sale]
 
 
 def serving(need: Need, catalogs: Iterable[Catalog]) -> tuple[Offer, ...]:
-    """The cheapest offers that serve `need`, best first, at most MANY; one for each zone that is known."""
+    """Return the cheapest offers that satisfy `need`, best first, at most MANY; one for each known zone."""
     found = (
         each for kind, sales, wrong in _near(need, catalogs) if not wrong for each in _fit(need, kind, sales)
     )
@@ -36,7 +38,7 @@ def serving(need: Need, catalogs: Iterable[Catalog]) -> tuple[Offer, ...]:
 
 
 def missing(need: Need, catalogs: Iterable[Catalog]) -> tuple[Offer, ...]:
-    """Offers that miss `need` by one thing: of each kind the cheapest for each such thing."""
+    """Return offers that miss `need` by one rule: of each kind the cheapest for each such rule."""
     offers = []
     for kind, sales, wrong in _near(need, catalogs):
         best: dict[int, _Found] = {}
@@ -53,7 +55,7 @@ def missing(need: Need, catalogs: Iterable[Catalog]) -> tuple[Offer, ...]:
 
 
 def _near(need: Need, catalogs: Iterable[Catalog]) -> Iterator[tuple[Offer, Sequence[Sale], int]]:
-    """Every kind that itself lacks at most one thing asked for, with its sales and how many it lacks."""
+    """Return every kind that breaks at most one rule, with its sales and the number of broken rules."""
     lacks = misses(need)
     for catalog in catalogs:
         if need.cloud not in ("any", catalog.cloud):
@@ -68,9 +70,12 @@ def _near(need: Need, catalogs: Iterable[Catalog]) -> Iterator[tuple[Offer, Sequ
 
 
 def _there(need: Need, catalog: Catalog, kind: Offer, sales: Sequence[Sale]) -> Sequence[Sale]:
-    """Those sales of a GPU that name a zone, where some do: Google prices also regions that have none.
+    """Return the sales of a GPU that name a zone, if some do: Google has prices also for regions without the
+    GPU.
 
-    Nobody who asks for no GPU is offered one where nothing else is recorded: that is the catalog's gap."""
+    A need without a GPU is not offered a machine with one only because nothing else is recorded: that is a
+    gap in the catalog.
+    """
     if not kind.accelerator:
         return sales
     if need.accelerator is None and need.instance_type is None:
@@ -86,12 +91,12 @@ def _fit(need: Need, kind: Offer, sales: Sequence[Sale]) -> Iterator[_Found]:
 
 
 def _price(need: Need, sale: Sale) -> float:
-    """What is asked, or for spot whose price is unknown the most that may be: the price on demand."""
+    """Return the price; for spot without a known price the on-demand price, its maximum."""
     return sale.spot if need.spot and math.isfinite(sale.spot) else sale.price
 
 
 def _faults(need: Need, sale: Sale, price: float) -> list[int]:
-    """What is wrong with the place and the price, by number: region, zone, no price, too dear."""
+    """Return the numbers of the broken rules of place and price: region, zone, no price, too expensive."""
     wrong = (
         not need.is_in(sale.region),
         need.zone is not None and not _has(sale, need.zone),
@@ -102,7 +107,9 @@ def _faults(need: Need, sale: Sale, price: float) -> list[int]:
 
 
 def _has(sale: Sale, zone: str) -> bool:
-    """A zone that is asked for stands in for zones that nobody recorded: the cloud knows."""
+    """Whether a sale has the zone. A requested zone is assumed to exist if none is recorded: the cloud
+    decides.
+    """
     return zone in sale.zones or (not sale.zones and zone.startswith(sale.region))
 
 

@@ -1,6 +1,6 @@
 """A catalog as files: `<cloud>_types.csv`, `<cloud>_prices.csv`, `gcp_accelerators.csv`, `facts.json`.
 
-Zones are written without their region, parted by `|`. Empty cells are unknown.
+Zones are written without their region, separated by `|`. Empty cells are unknown.
 """
 
 from __future__ import annotations
@@ -37,7 +37,7 @@ _GIB = 1 << 30
 
 
 def read(folder: Path, cloud: str) -> Catalog:
-    """The catalog of `cloud` in `folder`. Raises OSError, ValueError or KeyError where it is not whole."""
+    """Read the catalog of `cloud` in `folder`. Raises OSError, ValueError or KeyError if it is incomplete."""
     types = _rows(folder / f"{cloud}_types.csv", TYPES)
     sales: dict[str, list[Sale]] = {}
     for name, region, zones, price, spot in _rows(folder / f"{cloud}_prices.csv", PRICES):
@@ -113,7 +113,7 @@ def _attachable(rows: Iterable[Sequence[str]]) -> tuple[Attachable, ...]:
 
 
 def write(folder: Path, catalog: Catalog) -> None:
-    """The files of `catalog` in `folder`, which exists; the same catalog is read back from them."""
+    """Write the files of `catalog` to `folder`, which exists. `read` returns an equal catalog."""
     cloud = catalog.cloud
     _write(folder / f"{cloud}_types.csv", TYPES, sorted(_kind_row(kind) for kind in catalog.kinds))
     prices = ([name, *_sale_row(sale)] for name, sales in catalog.sales.items() for sale in sales)
@@ -157,7 +157,7 @@ def _sale_row(sale: Sale) -> list[str]:
 
 
 def _number(value: float) -> str:
-    """Empty for 0, which nobody sells; as short as is exact."""
+    """Format a number as briefly as is exact; 0, which nobody sells, is empty."""
     return f"{value:.10g}" if value else ""
 
 

@@ -16,14 +16,14 @@ __all__ = ["HereHost", "connect"]
 def connect(
     endpoint: Endpoint, *, identity: Path, known_hosts: Path, machine_id: str, timeout: float = 30
 ) -> Host:
-    """Log in to a machine that has proved itself.
+    """Log in to a machine after its identity was verified.
 
-    The host key is compared with `endpoint.host_keys`, and with the pin of `machine_id` in
-    `known_hosts`, before anything that names a user or a command is sent; the first success writes
-    the pin. Only `identity` (a private key file without a passphrase) is offered: no agent, no key
-    of the user's. A machine that does not answer yet is asked again for `timeout` seconds.
+    The host key is compared with `endpoint.host_keys`, and with the pin of `machine_id` in `known_hosts`,
+    before a user name or a command is sent; the first success writes the pin. Only `identity`, a private key
+    file without a passphrase, is offered: no agent and none of the user's keys. If the machine does not
+    answer yet, connecting is retried for `timeout` seconds.
 
-    Raises HostKeyError for a key that was not vouched for, HostError for everything else.
+    Raises HostKeyError for a key that the provider did not vouch for, HostError for everything else.
     """
     from orchestrator.hosts.ssh import connect as connect_ssh
 

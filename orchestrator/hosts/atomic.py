@@ -1,4 +1,4 @@
-"""Files that appear whole or not at all, whenever their writer is killed."""
+"""Write files that appear complete or not at all, even if their writer is killed."""
 
 from __future__ import annotations
 
@@ -18,10 +18,10 @@ _ABANDONED_S = 86400.0
 
 @contextlib.contextmanager
 def atomic_file(place: Path, mode: int = 0o644) -> Iterator[BinaryIO]:
-    """A file to write that replaces `place` when all went well; otherwise `place` stays as it was.
+    """Open a file that replaces `place` if the block succeeds; otherwise `place` stays unchanged.
 
-    A link there is replaced, not followed. What writers of `place` left that were killed is removed. Both the
-    content and the name are on the disk when this ends.
+    If `place` is a link, the link is replaced, not followed. Files that killed writers of `place` left are
+    removed. Content and name are on the disk when the block ends.
     """
     place.parent.mkdir(parents=True, exist_ok=True)
     if place.is_dir() and not place.is_symlink():
@@ -44,7 +44,7 @@ def atomic_file(place: Path, mode: int = 0o644) -> Iterator[BinaryIO]:
 
 
 def flush_folder(folder: Path) -> None:
-    """Wait until the names in a folder are on the disk. File systems that cannot be asked for it are not."""
+    """Wait until the names in a folder are on the disk, if its file system supports that."""
     handle = os.open(folder, os.O_RDONLY | os.O_DIRECTORY | os.O_CLOEXEC)
     try:
         with contextlib.suppress(OSError):  # EINVAL: some network file systems
@@ -54,15 +54,16 @@ def flush_folder(folder: Path) -> None:
 
 
 def atomic_write(place: Path, content: bytes, mode: int = 0o644) -> None:
-    """Write `content` to `place`, whole or not at all."""
+    """Write `content` to `place`, completely or not at all."""
     with atomic_file(place, mode) as file:
         file.write(content)
 
 
 def remove_abandoned(folder: Path, name: str | None = None) -> None:
-    """Remove what is unfinished in `folder` (of `name` alone where one is given) and whose writer was killed.
+    """Remove unfinished files and folders in `folder` whose writer was killed; only those of `name`, if
+    given.
 
-    Files and folders bear their writer's process id. What cannot be removed stays.
+    Their names contain the process id of the writer. What cannot be removed stays.
     """
     form = re.compile((re.escape(f".{name[:100]}.") if name else r"\..+\.") + r"(\d+)\.\w+\.part")
     with contextlib.suppress(OSError), os.scandir(folder) as entries:
@@ -78,7 +79,9 @@ def remove_abandoned(folder: Path, name: str | None = None) -> None:
 
 @contextlib.contextmanager
 def scratch_folder(parent: Path, name: str) -> Iterator[Path]:
-    """A folder in `parent` while this lasts. Removes those of the same `name` that killed programs left."""
+    """Create a folder in `parent` for the block. Folders of the same `name` that killed programs left are
+    removed.
+    """
     remove_abandoned(parent, name)
     prefix = f".{name}.{os.getpid()}."
     with tempfile.TemporaryDirectory(dir=parent, prefix=prefix, suffix=".part") as made:
@@ -86,9 +89,10 @@ def scratch_folder(parent: Path, name: str) -> Iterator[Path]:
 
 
 def new_folder(parent: Path) -> Path:
-    """A new folder in `parent`, to be renamed when it is complete. Removes those that were left a day ago.
+    """Create a folder in `parent` that is renamed once it is complete. Unfinished folders older than a day
+    are removed.
 
-    Their age decides, not a process id: several computers may share `parent`.
+    Age decides rather than a process id, because several computers may share `parent`.
     """
     with contextlib.suppress(OSError):
         for left in parent.glob(f"{_NEW}*"):

@@ -1,4 +1,4 @@
-"""One command over ssh, both ways at once, on a channel of an open connection."""
+"""One command over ssh, in both directions at once, on a channel of an open connection."""
 
 from __future__ import annotations
 
@@ -26,7 +26,7 @@ _POLL = 0.1
 
 
 class AfterMark:
-    """The bytes of a stream from the line that starts with `mark` on; what came before it is noise."""
+    """The bytes of a stream from the line that starts with `mark`; what precedes it is dropped."""
 
     def __init__(self, mark: bytes) -> None:
         self._mark = mark
@@ -78,7 +78,7 @@ class SshChannel:
         raw.settimeout(_POLL)
 
     def write(self, data: bytes) -> None:
-        """All of `data`; what a command that has ended did not take is dropped: `wait` says how it ended."""
+        """Write all of `data`. If the command has ended, the rest is dropped; `wait` returns how it ended."""
         view = memoryview(data)
         self._begin_waiting()
         while view:
@@ -144,7 +144,7 @@ class SshChannel:
         self._deadline = None if timeout is None else time.monotonic() + timeout
 
     def _receive(self) -> bool:
-        """Take in some output, waiting for it; False at the end of stdout."""
+        """Wait for output and store it; returns False at the end of stdout."""
         self._receive_stderr()
         try:
             data = self._raw.recv(_CHUNK)
@@ -158,7 +158,7 @@ class SshChannel:
         return False
 
     def _take_what_came(self) -> None:
-        """Keep a command from waiting for us to read while we wait for it to read."""
+        """Read available output while writing, so that both sides never wait for each other to read."""
         if not self._reading.acquire(blocking=False):
             return  # another thread is reading
         try:
@@ -207,7 +207,9 @@ class SshChannel:
         return 128 + number
 
     def _check_whole(self) -> None:
-        """Without the far side's word that its output ended, what came may be a part."""
+        """Raise unless the far side confirmed the end of its output: without that, the output may be
+        incomplete.
+        """
         if not self._raw.eof_received:
             raise self._lost(f"while `{shown(self._argv)}` ran")
 
@@ -228,7 +230,7 @@ class SshChannel:
         )
 
     def _end(self) -> None:
-        """Stop the command, if it said its number, and hang up."""
+        """Kill the command, if its process id is known, and close the channel."""
         group = (self._out_mark.line or b"").split()[-1:]
         try:
             if group and group[0].isdigit() and len(group[0]) < _DIGITS:

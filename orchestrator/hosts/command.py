@@ -1,4 +1,4 @@
-"""Commands as argument lists, and the one place that turns a list into shell text."""
+"""Commands as argument lists, and the only place that converts a list to shell text."""
 
 from __future__ import annotations
 
@@ -22,7 +22,7 @@ STOP_GROUP = (
 
 
 def checked(argv: Sequence[str]) -> tuple[str, ...]:
-    """`argv` as a tuple. ValueError where it is empty or holds a NUL, which no command can take."""
+    """Return `argv` as a tuple. Raises ValueError if it is empty or has a NUL, which no command accepts."""
     if not argv or not argv[0]:
         raise ValueError("A command needs a program to run.")
     if any("\0" in word for word in argv):
@@ -31,12 +31,12 @@ def checked(argv: Sequence[str]) -> tuple[str, ...]:
 
 
 def remote_text(argv: Sequence[str], mark: str) -> bytes:
-    """Shell text that runs `argv` in a POSIX shell, after printing `mark` on both of its outputs."""
+    """Return shell text that prints `mark` on both outputs and then runs `argv`, for any POSIX shell."""
     text = "exec " + shlex.join(["/bin/sh", "-c", _BEGIN, mark, *argv])
     return text.encode("utf-8", "surrogateescape")
 
 
 def shown(argv: Sequence[str], limit: int = 120) -> str:
-    """`argv` for a message, one line, shortened."""
+    """Format `argv` for a message: one line, shortened to `limit` characters."""
     text = shlex.join(argv).replace("\n", "\\n").encode("utf-8", "replace").decode()
     return text if len(text) <= limit else text[: limit - 1] + "…"

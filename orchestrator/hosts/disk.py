@@ -1,4 +1,4 @@
-"""Free space on this computer, by the file system that a path lies on, in bytes and in words."""
+"""Free space on this computer, by the file system of a path, in bytes and in words."""
 
 from __future__ import annotations
 
@@ -14,19 +14,19 @@ _UNITS = ("B", "KiB", "MiB", "GiB", "TiB")
 
 
 def existing(path: Path) -> Path:
-    """The path, or the nearest folder above it that is there."""
+    """Return the path, or the nearest folder above it that exists."""
     path = path.absolute()
     return next((each for each in (path, *path.parents) if each.exists()), Path(path.anchor))
 
 
 def mount_of(path: Path) -> Path:
-    """Where the file system is mounted on which `path` lies, or will."""
+    """Return the mount point of the file system on which `path` lies or would lie."""
     place = existing(path).resolve()
     return next(each for each in (place, *place.parents) if os.path.ismount(each))
 
 
 def free(path: Path) -> int:
-    """Bytes that this user can still write there."""
+    """Return the bytes that this user can still write there."""
     return shutil.disk_usage(existing(path)).free
 
 
@@ -38,5 +38,5 @@ def amount(count: int) -> str:
 
 
 def shown(path: Path) -> str:
-    """The file system of a path with what is free there, as a clause."""
+    """Return a clause that names the file system of a path and its free space."""
     return f"the file system {mount_of(path)} has {amount(free(path))} free"

@@ -1,4 +1,4 @@
-"""This computer as a host: the same protocol, by child processes."""
+"""This computer as a host: the same protocol, with child processes."""
 
 from __future__ import annotations
 
@@ -26,7 +26,7 @@ _CHUNK = 1 << 16
 
 
 class HereHost:
-    """Commands run as children of this process, each in its own session, in the current folder."""
+    """Run commands as children of this process, each in its own session, in the current folder."""
 
     name = "here"
 
@@ -71,7 +71,7 @@ class HereHost:
             raise HostError(f"{source} could not be fetched to {target}: {error}.") from error
 
     def close(self) -> None:
-        """Nothing is held open."""
+        """Do nothing: no connection is held."""
 
     def _open(self, argv: Sequence[str], timeout: float | None, most: int) -> HereChannel:
         words = checked(argv)
@@ -93,7 +93,9 @@ class HereHost:
 
 
 class HereChannel:
-    """One child process, both ways. Output is taken in while input is written, so neither waits for ever."""
+    """One child process, in both directions. Output is read while input is written, so neither side blocks
+    the other.
+    """
 
     def __init__(
         self, argv: tuple[str, ...], process: subprocess.Popen[bytes], timeout: float | None, most: int
@@ -114,7 +116,7 @@ class HereChannel:
         os.set_blocking(self._stdin.fileno(), False)
 
     def write(self, data: bytes) -> None:
-        """All of `data`; what a command that has ended did not take is dropped: `wait` says how it ended."""
+        """Write all of `data`. If the command has ended, the rest is dropped; `wait` returns how it ended."""
         view = memoryview(data)
         while view and not self._stdin.closed:
             self._begin_waiting()
@@ -173,7 +175,7 @@ class HereChannel:
         self.close()
 
     def _ready(self, writing: list[int], *, taking: bool) -> None:
-        """Wait until there is room to write; take in output meanwhile, unless another thread reads it."""
+        """Wait until input can be written; read output meanwhile, unless another thread reads it."""
         try:
             self._take(self._readable(list(self._sources) if taking else [], writing))
         finally:
@@ -219,7 +221,7 @@ class HereChannel:
 
 
 def _copy(file: BinaryIO, part: BinaryIO, size: int, source: str) -> None:
-    """The first `size` bytes of a file that may grow or shrink meanwhile."""
+    """Copy the first `size` bytes of a file that may grow or shrink meanwhile."""
     left = size
     while left:
         data = file.read(min(left, 1 << 20))
@@ -240,7 +242,7 @@ def _end_group(process: subprocess.Popen[bytes]) -> None:
 
 
 def _failed_start(argv: tuple[str, ...], code: int, why: str) -> subprocess.Popen[bytes]:
-    """What a shell does with a command that cannot be started: say so, and end with `code`."""
+    """Return the result that a shell gives for a command that cannot be started: its message, and `code`."""
     return subprocess.Popen(
         ["/bin/sh", "-c", 'printf "%s\\n" "$1" >&2; exit "$2"', "sh", f"{argv[0]}: {why}", str(code)],
         stdin=subprocess.PIPE,

@@ -1,7 +1,7 @@
 """Host keys: which are expected, which was shown, and the pin of each machine.
 
-A pin is a line of a known_hosts file whose first field is the machine's id, so that an address that
-another machine had before causes no alarm, and `ssh -o HostKeyAlias=<id>` reads the same file.
+A pin is a line of a known_hosts file whose first field is the machine's id. So an address that another
+machine had before raises no alarm, and `ssh -o HostKeyAlias=<id>` reads the same file.
 """
 
 from __future__ import annotations
@@ -29,7 +29,7 @@ class HostKey:
 
     @property
     def fingerprint(self) -> str:
-        """As `ssh-keygen -lf` prints it."""
+        """Return the fingerprint as `ssh-keygen -lf` prints it."""
         digest = base64.b64encode(hashlib.sha256(self.blob).digest()).decode().rstrip("=")
         return f"SHA256:{digest} ({self.kind})"
 
@@ -39,7 +39,7 @@ class HostKey:
 
 
 def parse(lines: Iterable[str]) -> tuple[HostKey, ...]:
-    """Keys from OpenSSH lines "type base64 [comment]". HostKeyError where one is no such line."""
+    """Parse OpenSSH lines "type base64 [comment]". Raises HostKeyError for any other line."""
     return tuple(_parse_line(line) for line in lines if line.strip())
 
 
@@ -58,9 +58,9 @@ def _parse_line(line: str) -> HostKey:
 
 
 def expected_keys(machine_id: str, vouched: Sequence[str], known_hosts: Path) -> tuple[HostKey, ...]:
-    """The keys that may be shown: those the provider vouches for, and of these the pinned ones.
+    """Return the keys that may be shown: those that the provider vouches for, restricted to the pinned ones.
 
-    Fails closed: with no key at all, or with none in common, HostKeyError.
+    Raises HostKeyError if there is no key, or none in common with the pins.
     """
     if not _ALIAS.match(machine_id):
         raise HostKeyError(f"{machine_id!r} cannot be the name of a machine. Nothing was sent.")
@@ -84,7 +84,7 @@ def expected_keys(machine_id: str, vouched: Sequence[str], known_hosts: Path) ->
 
 
 def verify(machine_id: str, shown: HostKey, admitted: Sequence[HostKey]) -> None:
-    """HostKeyError unless the key that the machine showed is one of `admitted`."""
+    """Raise HostKeyError unless the key that the machine showed is one of `admitted`."""
     if shown in admitted:
         return
     raise HostKeyError(
@@ -104,13 +104,13 @@ def pins(machine_id: str, known_hosts: Path) -> tuple[HostKey, ...]:
 
 
 def pin(machine_id: str, keys: Sequence[HostKey], known_hosts: Path) -> None:
-    """Record `keys` for `machine_id`, keeping the other lines; the file is replaced in one step."""
+    """Add `keys` as pins of `machine_id`, keeping the other lines; the file is replaced atomically."""
     if not pins(machine_id, known_hosts):
         repin(machine_id, keys, known_hosts)
 
 
 def repin(machine_id: str, keys: Sequence[HostKey], known_hosts: Path) -> None:
-    """From now on `keys` and no others are the pins of `machine_id`; the file is replaced in one step."""
+    """Make `keys` the only pins of `machine_id`; the file is replaced atomically."""
     text = known_hosts.read_text(encoding="utf-8") if known_hosts.exists() else ""
     others = [line for line in text.splitlines() if line.split(maxsplit=1)[:1] != [machine_id]]
     lines = [*others, *(f"{machine_id} {key.line}" for key in keys)]

@@ -1,4 +1,4 @@
-"""One key pair per lease: it opens one machine and is thrown away with it."""
+"""One key pair per lease: it opens one machine and is deleted with it."""
 
 from __future__ import annotations
 
@@ -8,7 +8,9 @@ from orchestrator.hosts.atomic import atomic_write
 
 
 def public_key(identity: Path, comment: str) -> str:
-    """The public half, as one OpenSSH line, of the Ed25519 key at `identity`, which is made if absent."""
+    """Return the public half of the Ed25519 key at `identity` as one OpenSSH line; the key is created if
+    absent.
+    """
     from cryptography.hazmat.primitives import serialization as form
     from cryptography.hazmat.primitives.asymmetric.ed25519 import Ed25519PrivateKey
 
@@ -28,6 +30,6 @@ def _write_secret(path: Path, secret: bytes) -> None:
 
 
 def known_hosts_line(alias: str, key: str) -> str:
-    """One line of a known_hosts file that pins `key` ("type base64") to `alias`."""
+    """Return a line of a known_hosts file that pins `key` ("type base64") to `alias`."""
     kind, blob = key.split()[:2]
     return f"{alias} {kind} {blob}\n"

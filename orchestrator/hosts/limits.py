@@ -1,5 +1,4 @@
-"""Limits on a command's output and on a file from the other side. The refusals are alike
-for every kind of host."""
+"""Limits on a command's output and on files from the other side. Every kind of host refuses them alike."""
 
 from __future__ import annotations
 
@@ -17,7 +16,7 @@ SPARE = 64 << 20
 
 
 def too_much(argv: Sequence[str], where: str, most: int) -> MalformedAnswer:
-    """The error for a command that says more than it can have to say."""
+    """Return the error for a command that prints more than its limit."""
     return MalformedAnswer(
         f"`{shown(argv)}` on {where} said more than {most:,} bytes. It was stopped, and nothing was used.",
         exists=f"{where} may still run, and cost.",
@@ -26,7 +25,7 @@ def too_much(argv: Sequence[str], where: str, most: int) -> MalformedAnswer:
 
 
 def irregular(source: str, where: str) -> FileRefused:
-    """The error for a link, a device, a pipe or a folder in the place of a file."""
+    """Return the error for a link, device, pipe or folder in place of a file."""
     return FileRefused(
         f"{plain(source)} on {where} is no regular file, so it was not fetched.",
         exists=f"It still lies on {where}.",
@@ -35,7 +34,7 @@ def irregular(source: str, where: str) -> FileRefused:
 
 
 def shrank(source: str, where: str, size: int, came: int) -> FileRefused:
-    """The error for a file that became shorter while it was fetched."""
+    """Return the error for a file that became shorter while it was downloaded."""
     return FileRefused(
         f"{plain(source)} on {where} was announced with {size:,} bytes, and {came:,} came. "
         "What was here before stays.",
@@ -45,8 +44,9 @@ def shrank(source: str, where: str, size: int, came: int) -> FileRefused:
 
 
 def admit(source: str, where: str, size: int, most: int, target: Path) -> None:
-    """Refuse a file before its first byte: FileRefused above `most` or more than the whole disk here holds,
-    LocalError where it would fit once there is room."""
+    """Check the size of a file before its first byte. Raises FileRefused if it exceeds `most` or the whole
+    disk here, LocalError if it would fit with more free space.
+    """
     target.parent.mkdir(parents=True, exist_ok=True)
     total, _, free = shutil.disk_usage(target.parent)
     if size > min(most, total):

@@ -1,4 +1,4 @@
-"""Check whether a machine can connect to the servers from which it is to download."""
+"""Check whether a machine can connect to the servers from which it will download."""
 
 from __future__ import annotations
 

@@ -1,7 +1,8 @@
-"""A machine's next host key, made on the machine over a connection that its present one proved.
+"""Replace a machine's host key by one that is created on the machine, over a connection that its present key
+verified.
 
-A key that travelled to the machine may have been read on the way. Killed at any point, the next call
-goes on where this one stopped; at every point the machine can be known by a key that was recorded.
+A key that was sent to the machine may have been read on the way. If the renewal is killed at any point, the
+next call continues where it stopped; at every point the machine has a key that was recorded.
 """
 
 from __future__ import annotations
@@ -66,11 +67,11 @@ def renew(
     vouch: Callable[[Sequence[str]], None],
     reconnect: Callable[[str], Host],
 ) -> Host:
-    """A connection to the same machine, proved by a key that never left it. Closes `host`.
+    """Return a connection to the same machine, verified by a key that never left it. Closes `host`.
 
-    `present` is the key ("type base64") that travelled; `vouch` has the provider record keys, the new
-    one first; `reconnect` opens a connection that the given key alone may prove. HostError where the
-    machine does not go along: it then goes on by the old key, and this can be called again.
+    `present` is the key ("type base64") that was sent; `vouch` makes the provider record keys, the new one
+    first; `reconnect` opens a connection that only the given key verifies. Raises HostError if the machine
+    cannot change its key: the old key then stays valid, and this can be called again.
     """
     new = _line(_as_root(host, _PREPARE, present), host)
     vouch((new, present))
@@ -108,7 +109,9 @@ def _line(done: Completed, host: Host) -> str:
 
 
 def _reconnected(reconnect: Callable[[str], Host], key: str) -> Host:
-    """The server reads its new key a moment after it was told to; until then it shows the old one."""
+    """Reconnect, with retries: the server shows its old key for a moment after it was told to read the new
+    one.
+    """
     end = time.monotonic() + RESTART_S
     while True:
         try:

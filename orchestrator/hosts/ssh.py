@@ -1,8 +1,7 @@
 """Machines over ssh: one connection, a channel for each command, no SFTP.
 
-What slows the library down by default is set right here: small packets leave at once
-(TCP_NODELAY), the cipher that processors have instructions for comes first, and files travel as the
-input and output of commands.
+Defaults of the library that cost time are changed here: TCP_NODELAY is set, a cipher that processors
+accelerate comes first, and files are transferred as the input and output of commands.
 """
 
 from __future__ import annotations
@@ -67,7 +66,7 @@ _LOG = logging.getLogger(__name__)
 
 
 class _Transport(paramiko.Transport):
-    """Remembers the signals that ended commands, which the base class drops."""
+    """Record the signals that ended commands; the base class drops them."""
 
     def __init__(self, sock: socket.socket) -> None:
         super().__init__(sock)
@@ -89,11 +88,11 @@ class _Transport(paramiko.Transport):
 
 
 class _Complaint(OSError):
-    """Why there is no connection, in the words of a tunnel's program."""
+    """The reason for a missing connection, as a tunnel's program printed it."""
 
 
 class SshHost:
-    """A machine behind one ssh connection. Commands may run at the same time, from several threads."""
+    """A machine behind one ssh connection. Several threads may run commands at the same time."""
 
     def __init__(self, name: str, transport: _Transport) -> None:
         self.name = name
@@ -152,7 +151,7 @@ class SshHost:
                     raise shrank(source, self.name, size, size - left)
 
     def _announced(self, channel: SshChannel, source: str) -> int:
-        """The file's size, which the script says first."""
+        """Return the file's size, which the script prints first."""
         line = b""
         while not line.endswith(b"\n") and len(line) <= _DIGITS and (byte := channel.read(1)):
             line += byte
@@ -237,7 +236,7 @@ def _shake_hands(
     deadline: float,
     timeout: float,
 ) -> _Transport:
-    """An encrypted connection, not yet logged in; asks again while nobody answers."""
+    """Return an encrypted connection without a login; retries while nobody answers."""
     pause = 0.05
     cause: Exception | None = None
     while True:
@@ -286,7 +285,9 @@ def _shake_hands_once(endpoint: Endpoint, admitted: Sequence[hostkeys.HostKey], 
 
 
 def _require_session(transport: _Transport) -> None:
-    """The library's `start_client` also returns where its time ended, or the connection ended just then."""
+    """Raise unless there is a session: the library's `start_client` also returns after its timeout, or if the
+    connection has just ended.
+    """
     if not (transport.is_active() and transport.initial_kex_done):
         raise transport.get_exception() or paramiko.SSHException("no encrypted connection came about")
 
@@ -296,17 +297,19 @@ def _told(error: Exception) -> str:
 
 
 def _tell_complaint(sock: socket.socket, error: BaseException) -> None:
-    """A tunnel's program says better why there is no connection than the connection that ends."""
+    """Raise the message of the tunnel's program, if there is one: it explains the failure better than the
+    closed connection.
+    """
     complaint = sock.complaint() if isinstance(sock, Piped) else ""
     if complaint and isinstance(error, paramiko.SSHException | OSError | EOFError):
         raise _Complaint(complaint) from error
 
 
 def _watch(transport: paramiko.Transport) -> None:
-    """Ask the machine now and then whether it is there, and hang up when it has not answered for long.
+    """Ask the machine from time to time whether it answers, and close the connection if it has not for long.
 
-    Without this a command on a machine that stands still, or behind a cut wire, would be waited for
-    for ever: nothing arrives, and nothing fails.
+    Without this, a command on a machine that hangs, or behind a cut wire, would block for ever: nothing
+    arrives, and nothing fails.
     """
     while transport.is_active():
         hang_up = threading.Timer(LOST_AFTER, transport.close)
@@ -322,13 +325,13 @@ def _watch(transport: paramiko.Transport) -> None:
 
 
 def _first(wanted: Sequence[str], known: Sequence[str]) -> tuple[str, ...]:
-    """`known` with those of `wanted` that it holds in front."""
+    """Return `known` with its members that are in `wanted` first."""
     front = tuple(name for name in wanted if name in known)
     return (*front, *(name for name in known if name not in front))
 
 
 def _algorithms(keys: Sequence[hostkeys.HostKey]) -> tuple[str, ...]:
-    """The signature algorithms by which `keys` can be proved."""
+    """Return the signature algorithms by which `keys` can be verified."""
     rsa = ("rsa-sha2-512", "rsa-sha2-256")
     return tuple(name for key in keys for name in (rsa if key.kind == "ssh-rsa" else (key.kind,)))
 
@@ -352,7 +355,7 @@ def _write_file(channel: SshChannel, source: Path) -> None:
 
 
 def _signal_number(name: str) -> int:
-    """The number of a signal as ssh names it ("KILL"); 0 for one that it has no name for."""
+    """Return the number of a signal that ssh names, such as "KILL"; 0 for an unknown name."""
     try:
         return int(signal.Signals[f"SIG{name.partition('@')[0]}"])
     except KeyError:

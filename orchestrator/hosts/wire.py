@@ -1,6 +1,6 @@
-"""The bytes to a machine's ssh server: a TCP connection, or the standard streams of a tunnel's program.
+"""The byte stream to a machine's ssh server: a TCP connection, or the standard streams of a tunnel's program.
 
-Whatever carries them is not trusted: the host key is verified above.
+The stream itself is not trusted: the host key is verified above it.
 """
 
 from __future__ import annotations
@@ -22,7 +22,7 @@ _END_WITHIN = 2.0
 
 
 class Piped(socket.socket):
-    """One end of a pair whose other end is a program's input and output. Closing it ends the program."""
+    """One end of a socket pair; the other one is a program's input and output. Closing it ends the program."""
 
     def __init__(self, end: socket.socket, process: subprocess.Popen[bytes], complaints: IO[bytes]) -> None:
         super().__init__(fileno=end.detach())
@@ -41,14 +41,16 @@ class Piped(socket.socket):
             self._process.wait()
 
     def complaint(self) -> str:
-        """The last line that the program wrote to its standard error, "" where it wrote none."""
+        """Return the last line that the program wrote to its standard error, "" if none."""
         self._complaints.seek(0)
         lines = self._complaints.read().decode("utf-8", "replace").strip().splitlines()
         return lines[-1] if lines else ""
 
 
 def connected(endpoint: Endpoint, timeout: float) -> socket.socket:
-    """A stream to the endpoint, small packets leaving at once. OSError, or HostError without the program."""
+    """Connect to the endpoint, with TCP_NODELAY. Raises OSError, or HostError if the tunnel's program is
+    missing.
+    """
     if endpoint.proxy:
         return _through(endpoint.proxy, timeout)
     made = socket.create_connection((endpoint.address, endpoint.port), timeout=timeout)

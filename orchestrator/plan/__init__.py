@@ -28,7 +28,7 @@ __all__ = [
 
 @dataclass(frozen=True)
 class Keep:
-    """This machine serves. `worst_case` is what it costs from now to its deadline, where both are known."""
+    """Keep this machine. `worst_case` is its cost from now to its deadline in US dollars, None if unknown."""
 
     machine: Machine
     reason: str
@@ -37,14 +37,14 @@ class Keep:
 
 @dataclass(frozen=True)
 class Create:
-    """One machine is to be made, of the first of the plan's offers that can be had."""
+    """Create one machine, from the first of the plan's offers that is available."""
 
     reason: str
 
 
 @dataclass(frozen=True)
 class Delete:
-    """This machine is to be ended."""
+    """Delete this machine."""
 
     machine: Machine
     reason: str
@@ -55,7 +55,7 @@ Action = Keep | Create | Delete
 
 @dataclass(frozen=True)
 class DiskCost:
-    """The disk that a machine is given. `size` in bytes, `throughput` in MiB/s, the price of `priced_in`."""
+    """The disk of a new machine: `size` in bytes, `throughput` in MiB/s, priced as in region `priced_in`."""
 
     type: str
     size: int
@@ -67,13 +67,13 @@ class DiskCost:
 
 @dataclass(frozen=True)
 class Plan:
-    """Ordered actions. `offers` are those that fit, best first, empty where nothing is to be made.
+    """Ordered actions. `offers` are those that fit, best first; empty if nothing is to be created.
 
-    `price` is US dollars an hour afterwards; `worst_case` US dollars until the deadline, of the first
-    offer or of the machine kept; both None where nothing would be there. `refusal` says in a
-    sentence why nothing can be made where something should be; `warnings` what makes it less sure.
-    `disk` costs in addition to `price`; None where nothing is made, or its price is not known.
-    `most`: of a plan that is shown again because only dearer offers are left, the profile's max_price.
+    `price` is US dollars an hour afterwards; `worst_case` is US dollars until the deadline, of the first
+    offer or of the kept machine. Both are None if no machine remains. `refusal` is a sentence on why nothing
+    can be created although something should be; `warnings` say what makes the plan uncertain. `disk` costs in
+    addition to `price`; it is None if nothing is created or its price is unknown. `most`: the profile's
+    max_price, in a plan that is shown again because only more expensive offers are left.
     """
 
     actions: tuple[Action, ...]
@@ -90,7 +90,7 @@ class Plan:
     most: float | None = None
 
     def as_json(self) -> dict[str, Any]:
-        """The plan as plain data: memory in bytes, times in ISO 8601, prices in US dollars."""
+        """Return the plan as plain data: memory in bytes, times in ISO 8601, prices in US dollars."""
         return {
             "actions": [_action_json(action) for action in self.actions],
             "offers": [{**_offer_json(offer), "worst_case": self.cost(offer)} for offer in self.offers],
@@ -106,7 +106,7 @@ class Plan:
         }
 
     def cost(self, offer: Offer) -> float:
-        """What `offer` costs if it runs until its deadline, in US dollars."""
+        """Return the cost of `offer` in US dollars if it runs until its deadline."""
         return _cost(offer.price, self.max_duration)
 
 
@@ -119,10 +119,10 @@ def plan(
     now: datetime | None = None,
     spec: str | None = None,
 ) -> Plan:
-    """What to do so that exactly one machine serves `need`.
+    """Return the actions after which exactly one machine serves `need`.
 
-    `machines` are those of the lease; `spec` is the label of what is wanted now, and a machine with
-    another is not kept. `max_duration` in seconds. Without `now`, no deadline is judged or computed.
+    `machines` are those of the lease; `spec` is the label of what is wanted now: a machine with another label
+    is not kept. `max_duration` in seconds. Without `now`, deadlines are neither checked nor computed.
     """
     serving, ending = _sorted_out(machines, now, spec)
     if serving:
@@ -145,7 +145,7 @@ def plan(
 def _sorted_out(
     machines: Sequence[Machine], now: datetime | None, spec: str | None
 ) -> tuple[Machine | None, list[Delete]]:
-    """The one machine to keep, and the others with the reason why not."""
+    """Return the machine to keep, and the others, each with the reason for deleting it."""
     useless = {machine.id: reason for machine in machines if (reason := _useless(machine, now, spec))}
     fit = sorted((machine for machine in machines if machine.id not in useless), key=_usefulness)
     reasons = {**{machine.id: "a second machine of the same lease" for machine in fit[1:]}, **useless}
@@ -204,7 +204,7 @@ def _creation(
 
 
 def disk_cost(cloud: str, instance_type: str, size: int, wanted: Volume) -> DiskCost | None:
-    """The disk of a machine of that type, of `size` bytes; None where the cloud's disks are not known."""
+    """Return the disk of a machine of that type, of `size` bytes; None if the cloud's disks are unknown."""
     market = clouds.traits(cloud).disks if clouds.exists(cloud) else None
     kind = market.chosen(wanted, instance_type) if market else None
     if market is None or kind is None:
@@ -237,7 +237,7 @@ def _cost(price: float, seconds: float) -> float:
 
 
 def _offer_json(offer: Offer) -> dict[str, Any]:
-    """An offer as plain data; a price that nobody knows is null."""
+    """Return an offer as plain data; an unknown price is null."""
     return {**asdict(offer), "price": offer.price if math.isfinite(offer.price) else None}
 
 

@@ -1,4 +1,4 @@
-"""Which offers satisfy a need, in which order, and which miss it by one thing. Pure."""
+"""Decide which offers satisfy a need, in which order, and which miss it by one rule. Pure functions."""
 
 from __future__ import annotations
 
@@ -21,14 +21,14 @@ _ARCHITECTURES = {"amd64": "x86_64", "aarch64": "arm64"}
 
 @dataclass(frozen=True)
 class Rejected:
-    """An offer that almost fits, and the one thing that is wrong with it."""
+    """An offer that breaks exactly one rule, and how."""
 
     offer: Offer
     reason: str
 
 
 def rank(need: Need, offers: Sequence[Offer]) -> list[Offer]:
-    """The offers that satisfy `need`, best first: of the preferred region, cheapest, the larger, by name."""
+    """Return the offers that satisfy `need`, best first: by preferred region, price, size and name."""
     rules = _rules(need)
     fitting = (offer for offer in offers if all(rule.admits(offer) for rule in rules))
     return sorted(fitting, key=lambda offer: (is_far(need, offer.region), *_order(offer)))
@@ -39,7 +39,7 @@ def is_far(need: Need, region: str) -> bool:
 
 
 def misses(need: Need, *, enough: int = 2) -> Callable[[Offer], int]:
-    """How many things asked for an offer lacks, counted up to `enough`."""
+    """Count the rules that an offer breaks, up to `enough`."""
     rules = _rules(need)
 
     def lacks(offer: Offer) -> int:
@@ -49,10 +49,10 @@ def misses(need: Need, *, enough: int = 2) -> Callable[[Offer], int]:
 
 
 def near_misses(need: Need, offers: Sequence[Offer]) -> tuple[Rejected, ...]:
-    """Offers that break exactly one rule, the nearest first, then the cheapest; at most two for each rule.
+    """Return offers that break exactly one rule, nearest first, then cheapest; at most two for each rule.
 
-    Of one type the best offer stands for all. The cloud itself is no near miss, and neither is spot:
-    both are chosen, not missed.
+    For each type only the best offer is returned. An offer of another cloud, or spot against on demand, is
+    not a near miss, because both are explicit choices of the profile.
     """
     rules = _rules(need)
     nearest: dict[tuple[int, str], Offer] = {}
@@ -84,7 +84,7 @@ def _some_of_each(rules: Sequence[_Rule], missed: Sequence[tuple[int, Offer]]) -
 
 
 def _only_broken(rules: Sequence[_Rule], offer: Offer) -> int | None:
-    """The index of the one rule that `offer` breaks; None where it breaks none or several."""
+    """Return the index of the one rule that `offer` breaks; None if it breaks none or several."""
     found = None
     for index, rule in enumerate(rules):
         if not rule.admits(offer):
@@ -95,7 +95,7 @@ def _only_broken(rules: Sequence[_Rule], offer: Offer) -> int | None:
 
 
 def _order(offer: Offer) -> tuple[Any, ...]:
-    """Cheapest, then largest, then by name; total, so that no catalog's order shows through."""
+    """Sort by price, size and name: a total order, so that the order of the catalog has no effect."""
     known = math.isfinite(offer.price)
     size = (-offer.gpu_memory * offer.accelerator_count, -offer.cpus, -offer.memory)
     name = (offer.cloud, offer.instance_type, offer.region, offer.zone, offer.arch)
@@ -114,16 +114,16 @@ def _order(offer: Offer) -> tuple[Any, ...]:
 
 
 def _chosen(_: Offer) -> float:
-    """The distance of what is right or wrong, and nothing in between."""
+    """Return the distance of a rule that holds or does not, with nothing in between."""
     return 0.5
 
 
 @dataclass(frozen=True)
 class _Rule:
-    """One thing asked for: has an offer it, what is said where it has not, and how far off that is.
+    """One constraint: whether an offer satisfies it, the message if not, and how far off the offer is.
 
-    `miss` is 0 for almost and 1 for double or none; None where an offer that breaks the rule is never
-    near.
+    `miss` is 0 for almost and 1 for double or absent; None if an offer that breaks the rule is never a near
+    miss.
     """
 
     admits: Callable[[Offer], bool]
@@ -132,7 +132,7 @@ class _Rule:
 
 
 def _rules(need: Need) -> list[_Rule]:
-    """Every constraint of `need`; what it leaves open is none."""
+    """Return one rule for each constraint of `need`; a field that is left open has none."""
     return [
         *_place_rules(need),
         *_type_rules(need),
@@ -253,5 +253,5 @@ def _gib(size: float) -> str:
 
 
 def _decimal(size: float) -> str:
-    """As SSDs are sold: 900 GB."""
+    """Format bytes in decimal units, as SSDs are sold: 900 GB."""
     return f"{size / 1e9:.4g} GB"

@@ -1,4 +1,6 @@
-"""The check itself: a run without a break, one killed after a checkpoint and resumed, and the cause."""
+"""The resume check: an uninterrupted run, one that is killed after a checkpoint and resumed, and the cause of
+a difference.
+"""
 
 from __future__ import annotations
 
@@ -32,7 +34,7 @@ RESUME_BUDGET = 1800.0
 
 @dataclass(frozen=True)
 class Context:
-    """A check in progress. `until`: on time.monotonic(), no attempt goes on."""
+    """A check in progress. No attempt continues after `until`, on the clock of time.monotonic()."""
 
     scratch: Scratch
     root: Path
@@ -51,14 +53,14 @@ def check_in_copies(
     budget: float,
     say: Callable[[str], None],
 ) -> ResumeCheck:
-    """The verdict on `command`, run in copies of `originals` that are removed; `folders`: its checkpoints."""
+    """Check `command` in copies of `originals`, which are removed; `folders` are those of its checkpoints."""
     with tempfile.TemporaryDirectory(prefix="orch-resume-", ignore_cleanup_errors=True) as made:
         root = Path(made).resolve()
         return check(Scratch(command, originals, agent, root, folders), root, budget, say)
 
 
 def check(scratch: Scratch, root: Path, budget: float, say: Callable[[str], None]) -> ResumeCheck:
-    """The verdict on the job in `scratch`, whose folder is `root`, within `budget` seconds."""
+    """Check the job in `scratch`, whose folder is `root`, within `budget` seconds."""
     context = Context(scratch, root, time.monotonic() + budget, say)
     whole = _whole(context)
     if isinstance(whole, ResumeCheck):
@@ -91,7 +93,7 @@ def check(scratch: Scratch, root: Path, budget: float, say: Callable[[str], None
 
 
 def _whole(context: Context) -> Attempt | ResumeCheck:
-    """The run without a break, in a folder without checkpoints of other runs."""
+    """Run the job without interruption, in a folder without checkpoints of other runs."""
     context.scratch.lay_out()
     whole = context.run(Wish())
     left = _of_other_runs(context, whole)
@@ -111,13 +113,13 @@ def _whole(context: Context) -> Attempt | ResumeCheck:
 
 
 def _of_other_runs(context: Context, whole: Attempt | None) -> frozenset[str]:
-    """Checkpoints that were in the folder already: the job would go on from them."""
+    """Return the checkpoints that were in the folder before: the job would resume from them."""
     written = {name for each in whole.events for name in (*each.files, each.file)} if whole else set()
     return frozenset(name for name in written if name and context.scratch.existed(name))
 
 
 def _chosen(whole: Attempt) -> Event | None:
-    """The middle one of those after which steps follow that a resumed run can be compared in."""
+    """Choose the middle checkpoint of those that are followed by steps which a resumed run can repeat."""
     steps = len(whole.recording.steps)
     able = [each for each in whole.checkpoints if each.step < steps]
     return able[(len(able) - 1) // 2] if able else None
@@ -152,7 +154,7 @@ def _judged(context: Context, begun: ResumeCheck, whole: Attempt, resumed: Attem
 def _confirmed(
     context: Context, found: ResumeCheck, whole: Attempt, omissions: list[Omission]
 ) -> ResumeCheck:
-    """Put the first cause back, then what differs next with it, until the run is bitwise identical."""
+    """Restore the first cause, then whatever differs next, until the resumed run is bitwise identical."""
     causes = [omissions[0]]
     for tried in range(1, _ROUNDS + 1):
         wish = _wish(context, whole, found.resumed, causes, tried)
@@ -175,7 +177,7 @@ def _confirmed(
 
 
 def _left(whole: Attempt, again: Attempt, after: int) -> list[Omission]:
-    """What still differs. Batches that were put back are not taken from where the program has them."""
+    """Return what still differs. Batches that were restored do not come from the program's own position."""
     if not again.recording.steps:
         return [Omission(Lost.UNKNOWN)]
     differs = first_difference(whole.recording.steps, again.recording.steps, after)
@@ -186,7 +188,7 @@ def _left(whole: Attempt, again: Attempt, after: int) -> list[Omission]:
 
 
 def _wish(context: Context, whole: Attempt, after: int, causes: list[Omission], number: int) -> Wish | None:
-    """The attempt with these put back; None where one of them cannot be."""
+    """Return an attempt in which these are restored; None if one of them cannot be."""
     wish = Wish(attempt=2)
     held = [each for each in causes if each.lost in VARIABLES and each.names]
     if held:

@@ -1,4 +1,4 @@
-"""A recording of what the uninterrupted run had at the point of resumption, to be put back in another."""
+"""Record what the uninterrupted run had at the point of resumption, to restore it in another run."""
 
 from __future__ import annotations
 
@@ -16,7 +16,7 @@ _SET_BETWEEN = frozenset((Lost.LEARNING_RATE,))
 
 
 def keep_batches(whole: Recording, after: int, folder: Path) -> bool:
-    """Write the batches after a step to `folder`; whether they are there whole."""
+    """Write the batches that follow a step to `folder`. Returns whether they are complete."""
     steps = whole.steps[after:]
     lines = [_line(n, Stage.BATCH, step.stage(Stage.BATCH)) for n, step in enumerate(steps, 1)]
     tensors = [tensor for step in steps for tensor in step.stage(Stage.BATCH).values()]
@@ -24,11 +24,11 @@ def keep_batches(whole: Recording, after: int, folder: Path) -> bool:
 
 
 def keep_variables(whole: Recording, after: int, omissions: Iterable[Omission], folder: Path) -> bool:
-    """Write the variables of some omissions as the step after `after` found them; whether all of them are
-    there whole.
+    """Write the variables of some omissions, as the step after `after` found them. Returns whether they are
+    complete.
 
-    Most are as the step before left them. What a job sets between two steps is as it was in the later one,
-    whose update does not change it.
+    Most variables are as the step before left them. A variable that the job sets between two steps is taken
+    from the later one, whose update does not change it.
     """
     wanted = {name: each.lost in _SET_BETWEEN for each in omissions for name in each.names}
     then, later = state_after(whole, after), state_after(whole, after + 1)

@@ -1,4 +1,6 @@
-"""Two attempts, one without a break and one resumed → the first thing that was not restored. Pure."""
+"""Compare an uninterrupted and a resumed attempt, and find the first state that was not restored. Pure
+functions.
+"""
 
 from __future__ import annotations
 
@@ -23,7 +25,7 @@ _WITHIN = (Stage.BATCH, Stage.ACTIVATION, Stage.LOSS, Stage.GRADIENT, Stage.UPDA
 
 @dataclass(frozen=True)
 class Difference:
-    """Where two aligned steps first differ. `step`: of the uninterrupted run."""
+    """The first difference between two aligned steps. `step` counts in the uninterrupted run."""
 
     step: int
     stage: Stage
@@ -31,14 +33,14 @@ class Difference:
 
 
 def prefix_difference(whole: Recording, cut: Recording) -> Difference | None:
-    """Where a run that was not resumed differs from another of the same job: it is not repeatable."""
+    """Return where two runs of the same job differ before any resumption: the job is not repeatable."""
     return first_difference(whole.steps, cut.steps, 0, initial=True)
 
 
 def first_difference(
     whole: tuple[Step, ...], part: tuple[Step, ...], after: int, *, initial: bool = False
 ) -> Difference | None:
-    """The first step of `part` that differs from that of `whole`, beginning `after` that many steps."""
+    """Return the first step of `part` that differs from that of `whole`; `part` begins `after` steps in."""
     for left, right in zip(whole[after:], part, strict=False):
         for stage in STAGES if initial else _WITHIN:
             a, b = left.stage(stage), right.stage(stage)
@@ -49,14 +51,14 @@ def first_difference(
 
 
 def state_after(whole: Recording, step: int) -> dict[str, Tensor]:
-    """The variables after a step; before the first one for 0."""
+    """Return the variables after a step; for 0, before the first step."""
     if step:
         return whole.steps[step - 1].stage(Stage.UPDATE)
     return whole.steps[0].stage(Stage.INITIAL)
 
 
 def kind_of(name: str, optimizers: frozenset[str]) -> Lost:
-    """What a variable is, by the names that Keras gives."""
+    """Return what a variable is, from the name that Keras gives it."""
     last = name.rpartition("/")[2].partition("#")[0].partition(":")[0]
     if "seed_generator" in name or last == "seed_generator_state":
         return Lost.DROPOUT
@@ -74,14 +76,15 @@ def kind_of(name: str, optimizers: frozenset[str]) -> Lost:
 
 
 def optimizers_of(names: Iterator[str]) -> frozenset[str]:
-    """The prefixes of optimizers' variables: each has a counter."""
+    """Return the prefixes of the optimizers' variables: each has a step counter."""
     ends = ("/iteration", "/iterations", "/iter")
     return frozenset(name[: -len(end)] for name in names for end in ends if name.split(":")[0].endswith(end))
 
 
 def resumed_after(whole: Recording, resumed: Recording, checkpoint: int) -> int | None:
-    """The step after which a resumed run goes on, by the weights that it begins with; None where no step of
-    the uninterrupted run had these."""
+    """Return the step after which a resumed run continues, found by its first weights; None if the
+    uninterrupted run never had these weights.
+    """
     begins = state_after(resumed, 0)
     optimizers = optimizers_of(iter(begins))
 
@@ -95,7 +98,9 @@ def resumed_after(whole: Recording, resumed: Recording, checkpoint: int) -> int 
 
 
 def lost_state(whole: Recording, resumed: Recording, after: int) -> list[Omission]:
-    """The variables that a resumed run begins with and that had another value then, by kind."""
+    """Return, by kind, the variables whose value at the start of the resumed run differs from that of the
+    uninterrupted run.
+    """
     then, begins = state_after(whole, after), state_after(resumed, 0)
     optimizers = optimizers_of(iter({**then, **begins}))
     found: dict[Lost, list[str]] = {}
@@ -108,8 +113,9 @@ def lost_state(whole: Recording, resumed: Recording, after: int) -> list[Omissio
 def explain(
     whole: Attempt, resumed: Attempt, checkpoint: int
 ) -> tuple[int, list[Omission], Difference | None]:
-    """The step after which it went on, what was not restored (the cause of the first difference first), and
-    that difference."""
+    """Return the step after which the run continued, what was not restored (the cause of the first difference
+    first), and that difference.
+    """
     a, b = whole.recording, resumed.recording
     found = resumed_after(a, b, checkpoint)
     after = checkpoint if found is None else found
@@ -142,7 +148,7 @@ def _cause(
 
 
 def _of_data(whole: Recording, resumed: Recording, after: int, differs: Difference) -> Omission:
-    """Which batch came instead, if it was seen in the uninterrupted run."""
+    """Return which batch came instead, if the uninterrupted run had it too."""
     batch = resumed.steps[differs.step - after - 1].stage(Stage.BATCH)
 
     def same(step: Step) -> bool:
@@ -156,7 +162,9 @@ def _of_data(whole: Recording, resumed: Recording, after: int, differs: Differen
 
 
 def _ends(whole: Attempt, resumed: Attempt, after: int) -> list[Omission]:
-    """Every step is equal: whether both made as many, and what callbacks hold that may act later."""
+    """Compare the ends of two runs whose steps are equal: the number of steps, and the state of callbacks
+    that may act later.
+    """
     expected, made = len(whole.recording.steps) - after, len(resumed.recording.steps)
     kept = _callbacks(whole, resumed, after)
     if expected != made:
@@ -172,7 +180,7 @@ def _ends(whole: Attempt, resumed: Attempt, after: int) -> list[Omission]:
 
 
 def _epoch(whole: Attempt, resumed: Attempt, after: int) -> str:
-    """How the number of the first epoch that is resumed differs from that of the uninterrupted run."""
+    """Return how the number of the first resumed epoch differs from that of the uninterrupted run."""
     then = [each for step, each in sorted(whole.epochs.items()) if step <= after]
     now = resumed.epochs.get(0)
     if not then or now is None or then[-1].epoch == now.epoch:
@@ -181,7 +189,7 @@ def _epoch(whole: Attempt, resumed: Attempt, after: int) -> str:
 
 
 def _callbacks(whole: Attempt, resumed: Attempt, after: int) -> tuple[Lost, tuple[str, ...]] | None:
-    """Callbacks that hold other values when the first resumed epoch begins."""
+    """Return the callbacks whose state differs when the first resumed epoch begins."""
     then, now = whole.epochs.get(after), resumed.epochs.get(0)
     if then is None or now is None:
         return None

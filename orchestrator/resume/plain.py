@@ -1,4 +1,4 @@
-"""Jobs whose steps are not observed (NumPy, pickle): compared by their checkpoints, files and last lines."""
+"""Check jobs whose steps cannot be observed (NumPy, pickle) by their checkpoints, files and last lines."""
 
 from __future__ import annotations
 
@@ -21,7 +21,7 @@ _GENERATORS = {
 
 
 def check(context: Context, whole: Attempt) -> ResumeCheck:
-    """As resume.check, for a job without observed steps. Its steps are its checkpoints."""
+    """Like resume.check, for a job without observed steps. Its checkpoints count as its steps."""
     chosen = _chosen(whole)
     if chosen is None:
         why = (
@@ -52,7 +52,7 @@ def check(context: Context, whole: Attempt) -> ResumeCheck:
 
 
 def _chosen(whole: Attempt) -> Event | None:
-    """The middle one of a checkpoint's writes: of the file that comes back first."""
+    """Choose the middle one of the writes of a checkpoint: of the file that is restored first."""
     writes = [each for each in whole.events if each.event == "write"]
     most = {each.cycle: each.count for each in writes}
     leader = next((each.cycle for each in writes if most[each.cycle] > 1), None)
@@ -61,7 +61,7 @@ def _chosen(whole: Attempt) -> Event | None:
 
 
 def _shown(whole: Attempt, chosen: Event) -> str:
-    """The file that stays: what is written first may be renamed afterwards."""
+    """Return the name under which a file remains: a file may be written under another name and renamed."""
     same = [each for each in whole.events if each.event == "write" and each.count == chosen.count]
     return next((each.file for each in same if each.file in whole.files), chosen.file)
 
@@ -96,7 +96,7 @@ def _judged(
 def _unexplained(
     context: Context, found: ResumeCheck, whole: Attempt, differing: tuple[str, ...]
 ) -> ResumeCheck:
-    """Nothing that was put back helped: whether the job does the same twice at all."""
+    """Nothing that was restored removed the difference: check whether the job repeats itself at all."""
     context.scratch.lay_out()
     again = context.run(Wish())
     if again and (unlike := differing_files(whole, again)):
@@ -106,5 +106,5 @@ def _unexplained(
 
 
 def differing_files(whole: Attempt, other: Attempt) -> tuple[str, ...]:
-    """Files of the uninterrupted run that are others, or not there."""
+    """Return the files of the uninterrupted run that differ in the other, or are missing there."""
     return tuple(sorted(name for name in whole.files if whole.files[name] != other.files.get(name)))

@@ -1,4 +1,4 @@
-"""One job in a copy of its folder: run, killed, put back as it was at the kill, resumed."""
+"""Run one job in a copy of its folder: kill it, restore the folder as it was at the kill, and resume it."""
 
 from __future__ import annotations
 
@@ -37,7 +37,7 @@ _PATIENCE = 60.0
 
 @dataclass(frozen=True)
 class Wish:
-    """What one attempt is asked for beside the command, see runtime.resume.watch."""
+    """The settings of one attempt beside its command; see runtime.resume.watch."""
 
     kill: Mapping[str, Any] = field(default_factory=dict)
     states: Path | None = None
@@ -50,7 +50,7 @@ class Wish:
 
 @dataclass(frozen=True)
 class Command:
-    """`argv` in `cwd` by the interpreter `python`, with `env` beside the variables of this process."""
+    """`argv`, run in `cwd` with the interpreter `python`; `env` is added to the variables of this process."""
 
     argv: tuple[str, ...]
     cwd: Path
@@ -59,14 +59,14 @@ class Command:
 
 
 class Originals(Protocol):
-    """What is copied. As Reference, which puts the data of a profile there too."""
+    """What is copied. Like Reference, which also places a profile's data there."""
 
     def lay_out(self, root: Path, imposed: Intervention, base: Path, without: frozenset[Path]) -> Copy: ...
 
 
 @dataclass(frozen=True)
 class WorkingFolder:
-    """The folder in which `command` is started, and its program's."""
+    """The folder in which `command` is started, and that of its program."""
 
     command: Command
 
@@ -76,8 +76,9 @@ class WorkingFolder:
 
 
 class Scratch:
-    """A copy of the `originals` of a command below `root`, without the files in `without` (and, as those of
-    another run, what lies in `folders`). Runs write there and in temporary folders alone."""
+    """A copy of the `originals` of a command below `root`, without the files in `without` and without the
+    contents of `folders`, which belong to other runs. Runs write only there and in temporary folders.
+    """
 
     def __init__(
         self, command: Command, originals: Originals, agent: Agent, root: Path, folders: Sequence[str]
@@ -96,7 +97,7 @@ class Scratch:
         self._began_with: dict[str, str] = {}
 
     def lay_out(self, without: frozenset[str] = frozenset()) -> None:
-        """The folder as it is now, less what another run left of its checkpoints."""
+        """Copy the folder as it is now, without checkpoints of other runs."""
         shutil.rmtree(self._root / "work", ignore_errors=True)
         (self._root / "work").mkdir(parents=True)
         named = {path for name in self.folders for path in (self._cwd / name).rglob("*") if path.is_file()}
@@ -107,17 +108,17 @@ class Scratch:
         self._began_with = self._contents()
 
     def keep(self) -> None:
-        """Remember the folder as it is now: killed."""
+        """Remember the folder as it is now, after the kill."""
         shutil.rmtree(self._root / "killed", ignore_errors=True)
         shutil.copytree(self._root / "work", self._root / "killed", symlinks=True)
 
     def put_back(self) -> None:
-        """The folder as it was remembered."""
+        """Restore the folder as it was remembered."""
         shutil.rmtree(self._root / "work", ignore_errors=True)
         shutil.copytree(self._root / "killed", self._root / "work", symlinks=True)
 
     def run(self, wish: Wish, until: float, output: Callable[[str], None]) -> Attempt | None:
-        """One attempt; None where it took longer than `until`."""
+        """Run one attempt; returns None if it is still running at `until`."""
         assert self._copy
         self._count += 1
         base = self._root / f"attempt-{self._count}"
@@ -133,11 +134,11 @@ class Scratch:
         )
 
     def observe(self, number: int = 0) -> Path:
-        """The recording of an attempt, the last one for 0."""
+        """Return the recording of an attempt; of the last one for 0."""
         return self._root / f"attempt-{number or self._count}" / "observe"
 
     def existed(self, name: str) -> bool:
-        """Whether the user's folder has that file already, of another run."""
+        """Whether the user's folder already has that file, from another run."""
         return (self._cwd / name).exists() and self._cwd / name not in self._without
 
     # ------------------------------------------------------------ inside
@@ -200,7 +201,7 @@ class Scratch:
         return None if over else process.returncode
 
     def _killed(self, base: Path) -> bool:
-        """Whether the process that trains has killed itself: what started it goes with it."""
+        """Whether the training process has killed itself. The process that started it is then ended too."""
         return any(each.event == "killed" for each in read_events(base / "watch.jsonl"))
 
     def _command(self) -> list[str]:
@@ -215,7 +216,7 @@ class Scratch:
         return words
 
     def _contents(self) -> dict[str, str]:
-        """sha256 of every file of the copy that is its own, by name."""
+        """Return the SHA-256 of every file that the copy has of its own, by name."""
         assert self._copy
         found = {}
         for folder, inside, names in os.walk(self._copy.cwd):
@@ -233,7 +234,9 @@ class Scratch:
         return {**left, **self._values([name for name in left if name.endswith(values.SUFFIXES)])}
 
     def _values(self, names: Sequence[str]) -> dict[str, str]:
-        """Digests of what pickles hold, read by the job's own interpreter; none where that fails."""
+        """Return digests of the contents of pickle files, read by the job's own interpreter; empty if that
+        fails.
+        """
         assert self._copy
         if not names:
             return {}
@@ -248,7 +251,7 @@ class Scratch:
 
 
 def _end(process: subprocess.Popen[bytes]) -> None:
-    """End what is left of the attempt, as a machine that is gone does."""
+    """Kill what is left of the attempt, as the loss of a machine would."""
     try:
         os.killpg(process.pid, signal.SIGKILL)
     except ProcessLookupError:

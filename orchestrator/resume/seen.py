@@ -1,4 +1,4 @@
-"""What one attempt at a job showed: its recording, and what was seen of its checkpoints, read back."""
+"""Read what was observed of one attempt: its recording, and the writes of its checkpoints."""
 
 from __future__ import annotations
 
@@ -16,7 +16,7 @@ _MOST = 1 << 26
 
 @dataclass(frozen=True)
 class Event:
-    """One line of the watch: a checkpoint, a write of a file of one, an epoch, or the kill."""
+    """One line of the watch: a checkpoint, a write of one of its files, an epoch, or the kill."""
 
     event: str
     step: int = 0
@@ -33,7 +33,7 @@ class Event:
 
 @dataclass(frozen=True)
 class Attempt:
-    """`code`: the exit status, negative for a signal. `files`: what it left, by name and sha256."""
+    """`code`: the exit status, negative for a signal. `files`: SHA-256 of the files that it left, by name."""
 
     code: int
     recording: Recording
@@ -43,12 +43,12 @@ class Attempt:
 
     @property
     def checkpoints(self) -> tuple[Event, ...]:
-        """Those that were written between two steps, after the first one."""
+        """Return the checkpoints that were written between two steps, after the first step."""
         return tuple(each for each in self.events if each.event == "checkpoint" and each.step)
 
     @property
     def epochs(self) -> dict[int, Event]:
-        """By the steps that were complete when they began."""
+        """Return the epochs, by the number of steps that were complete when each began."""
         return {each.step: each for each in self.events if each.event == "epoch"}
 
     @property
@@ -57,7 +57,7 @@ class Attempt:
 
 
 def read_events(log: Path) -> tuple[Event, ...]:
-    """Every whole line of a watch's log. Lines that it cannot have written are passed over."""
+    """Return the complete lines of a watch's log. Lines that it cannot have written are skipped."""
     try:
         text = first_bytes(log, _MOST).decode("utf-8", "replace")
     except FileNotFoundError:

@@ -1,7 +1,7 @@
-"""A store in a bucket: what is the same for every cloud, over the few calls that each has.
+"""A store in a bucket: the part that is the same for every cloud, above each cloud's few calls.
 
-Every call is repeated while its bucket is throttled or does not answer. A conditional write whose reply was
-lost is compared with what is there. What a bucket lists and sends is checked before it is believed.
+Every call is retried while the bucket throttles or does not answer. A conditional write whose reply was lost
+is compared with the object that is there. What a bucket lists and sends is validated before it is used.
 """
 
 from __future__ import annotations
@@ -33,15 +33,17 @@ BACKOFF = Backoff(base_s=0.25, cap_s=8.0)
 
 
 class Driver(Protocol):
-    """The calls of one cloud for one bucket. Objects bear their whole name as key. Raises StorageError:
-    Missing, Changed, THROTTLED and UNREACHABLE are told apart. No call is repeated here."""
+    """The calls of one cloud for one bucket. Keys are full object names. Calls are not retried here.
+
+    Raises StorageError, which tells Missing, Changed, THROTTLED and UNREACHABLE apart.
+    """
 
     def region(self) -> str: ...
     def write(self, name: str, body: bytes, expected: str | Anything | None) -> Stored: ...
     def upload(self, name: str, path: Path) -> Stored: ...
     def facts(self, name: str) -> Stored | None: ...
     def read(self, name: str, version: str | None, start: int, sink: Sink) -> Stored:
-        """Send its bytes from `start` to `sink`; what the whole object is."""
+        """Send the bytes from `start` to `sink`; returns the facts of the whole object."""
         ...
 
     def page(self, prefix: str, token: str | None) -> tuple[list[Stored], str | None]: ...
@@ -51,14 +53,14 @@ class Driver(Protocol):
 
 
 class Anything:
-    """The condition of a write that has none."""
+    """The condition of an unconditional write."""
 
 
 ANYTHING = Anything()
 
 
 class BucketStore:
-    """`prefix` ends with "/" or is empty."""
+    """A store below `prefix`, which ends with "/" or is empty."""
 
     def __init__(self, url: str, prefix: str, driver: Driver) -> None:
         self.url = url
@@ -172,7 +174,7 @@ class BucketStore:
         return repeated(lambda: self._driver.grant(whole, lasts))
 
     def _now(self, key: str, name: str, version: str | None) -> Stored:
-        """The object as it is, at that version. Raises Missing and Changed."""
+        """Return the object's current facts, if it has that version. Raises Missing and Changed."""
         stored = repeated(lambda: self._driver.facts(name))
         if stored is None:
             raise Missing(self.url, key)
@@ -201,7 +203,7 @@ class BucketStore:
         return StorageError(StorageFault.UNKNOWN, f"{self.url} {what}; nothing of it was used.")
 
     def _ours(self, key: str, content: bytes) -> Stored | None:
-        """The object, if it has that content: then the reply of its write was lost."""
+        """Return the object if it has that content: then the write succeeded and its reply was lost."""
         stored = self.head(key)
         if stored is None or stored.size != len(content):
             return None
@@ -212,7 +214,7 @@ class BucketStore:
         return replace(stored, key=self._prefix + key) if same else None
 
     def _download(self, key: str, stored: Stored, file: BinaryIO, into: Path) -> None:
-        """Write the object to `file`; a connection that breaks is resumed where it broke."""
+        """Write the object to `file`; if the connection breaks, continue at the byte where it broke."""
         checker = Checker(stored.checksum)
         with local(into):
             file.seek(0)
@@ -239,7 +241,7 @@ class BucketStore:
             raise Corrupt(self.url, key, wrong)
 
     def _intact(self, ask: Callable[[], R]) -> R:
-        """Ask again, once, for what was damaged on its way; a damaged write was not carried out."""
+        """Retry once if the content was damaged on its way; a damaged write was not carried out."""
         try:
             return repeated(ask)
         except Corrupt:
@@ -252,7 +254,7 @@ def _size(path: Path) -> int:
 
 
 def repeated(ask: Callable[[], R]) -> R:
-    """Ask again while the bucket is throttled or does not answer, and tries are left."""
+    """Retry a call while the bucket throttles or does not answer, up to the number of tries."""
     tries = 0
 
     def again(error: Exception, _pause: float) -> bool:

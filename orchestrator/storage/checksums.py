@@ -1,4 +1,4 @@
-"""The checksum of content as it passes: SHA-256, MD5 or CRC32C."""
+"""Compute the checksum of content as it passes: SHA-256, MD5 or CRC32C."""
 
 from __future__ import annotations
 
@@ -15,7 +15,7 @@ class _Hash(Protocol):
 
 
 class Checker:
-    """Compares content with a checksum as Stored has it; with "" it only counts bytes."""
+    """Compare content with a checksum in the form of Stored; with "" it only counts bytes."""
 
     def __init__(self, checksum: str) -> None:
         self._kind, _, self._expected = checksum.partition(":")
@@ -28,7 +28,7 @@ class Checker:
             self._hash.update(chunk)
 
     def wrong(self) -> str | None:
-        """What is wrong with the content that passed, as a sentence; None if it is right or unknown."""
+        """Return a sentence on what is wrong with the content; None if it is correct or has no checksum."""
         found = self._hash.digest().hex() if self._hash is not None else self._expected
         if found == self._expected:
             return None

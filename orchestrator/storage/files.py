@@ -1,9 +1,9 @@
 """A store in a folder of this computer, or of a disk that several computers mount.
 
-An object is the file of its key. It is written under a name of its own in `.orch-store/new`, flushed, and
-renamed while the kernel's lock for its key is held: readers see the old object or the new one, a writer that
-is killed leaves the old one, and the lock goes with its process. Every write is a new file, so that inode,
-time of change and size together are its version; its hash is kept as an attribute of the file where the file
+An object is the file of its key. It is written under a unique name in `.orch-store/new`, flushed, and renamed
+while the kernel's lock for its key is held. Readers therefore see the old object or the new one, a writer
+that is killed leaves the old one, and the lock is released with its process. Every write is a new file, so
+inode, change time and size together are its version. Its hash is kept as an extended attribute if the file
 system has those.
 """
 
@@ -37,7 +37,9 @@ _PLAIN = re.compile(r"[^a-z0-9._@+=,~ -]")
 
 
 class FileStore:
-    """`folder` is absolute. `sensitive`: whether it tells "A" from "a"; None finds out."""
+    """A store in `folder`, an absolute path. `sensitive`: whether the file system distinguishes "A" from "a";
+    None tests it.
+    """
 
     def __init__(self, folder: Path, sensitive: bool | None = None) -> None:
         self._folder = folder
@@ -132,7 +134,7 @@ class FileStore:
 
     @contextlib.contextmanager
     def _written(self, key: str, content: bytes | Path) -> Iterator[_New]:
-        """A complete and flushed file with that content; removed unless it was renamed."""
+        """Yield a complete and flushed file with that content; it is removed unless it was renamed."""
         self._path(key)
         waiting = self._own / "new"
         with local(waiting):
@@ -150,7 +152,7 @@ class FileStore:
 
     @contextlib.contextmanager
     def _locked(self, key: str) -> Iterator[None]:
-        """The kernel's lock for that key, held: it goes with its process, whatever ends it."""
+        """Hold the kernel's lock for that key. It is released when the process ends, for whatever reason."""
         number = int(hashlib.sha256(key.encode()).hexdigest()[:8], 16) % _LOCKS
         path = self._own / "locks" / f"{number:02x}"
         with local(path):
@@ -180,7 +182,7 @@ class FileStore:
 
     @contextlib.contextmanager
     def _no_folder(self, key: str) -> Iterator[None]:
-        """Name the limit of a file system where a key is also the folder of other keys, or is too long."""
+        """Explain a limit of file systems: a key that is also the folder of other keys, or is too long."""
         try:
             yield
         except LocalError as error:
@@ -230,7 +232,7 @@ class FileStore:
             raise Corrupt(self.url, stored.key, f"its SHA-256 is {sha256}, not {stored.checksum[7:]}.")
 
     def _below(self, folder: Path, start: str, prefix: str) -> Iterator[Stored]:
-        """The objects of a folder, in the order of their keys."""
+        """Yield the objects of a folder, in the order of their keys."""
         for key, entry in sorted(self._entries(folder, start), key=lambda found: os.fsencode(found[0])):
             if key == f"{RESERVED}/" or not (key.startswith(prefix) or prefix.startswith(key)):
                 continue
@@ -242,7 +244,7 @@ class FileStore:
                     yield self._stored(key, Path(entry.path))
 
     def _entries(self, folder: Path, start: str) -> Sequence[tuple[str, os.DirEntry[str]]]:
-        """What a folder holds, with its key; that of a folder ends with a slash."""
+        """Return the entries of a folder with their keys; the key of a folder ends with a slash."""
         try:
             with os.scandir(folder) as found:
                 return [(start + self._key(e.name) + "/" * e.is_dir(follow_symlinks=False), e) for e in found]
@@ -252,7 +254,7 @@ class FileStore:
             raise LocalError(f"{folder}: {error.strerror}.") from error
 
     def _prune(self, folder: Path) -> None:
-        """Remove folders that hold nothing. A writer that loses one to this makes it again."""
+        """Remove empty folders. A writer that loses its folder to this creates it again."""
         with contextlib.suppress(OSError):
             while folder != self._folder:
                 folder.rmdir()
@@ -283,7 +285,7 @@ def _fill(file: BinaryIO, content: bytes | Path) -> tuple[int, str]:
 
 
 def _copy(source: BinaryIO, target: BinaryIO, most: int | None) -> tuple[int, str]:
-    """Copy at most so many bytes. How many there were, and their SHA-256."""
+    """Copy at most so many bytes; returns their number and SHA-256."""
     digest, size = hashlib.sha256(), 0
     while chunk := source.read(_CHUNK if most is None else min(_CHUNK, most - size)):
         target.write(chunk)
@@ -295,7 +297,7 @@ def _copy(source: BinaryIO, target: BinaryIO, most: int | None) -> tuple[int, st
 def _complete(file: BinaryIO, sha256: str) -> None:
     """Flush a file to the disk, with its hash and a time that no other write has.
 
-    The kernel's own times stand still for milliseconds, in which an inode may be used twice.
+    The kernel's own times change only every few milliseconds, in which an inode may be reused.
     """
     file.flush()
     handle = file.fileno()
@@ -309,7 +311,7 @@ def _complete(file: BinaryIO, sha256: str) -> None:
 
 
 def _remembered(file: int | Path) -> str:
-    """The checksum that was written with the file; "" where the file system keeps none."""
+    """Return the checksum that was stored with the file; "" if the file system stores none."""
     if not hasattr(os, "getxattr"):
         return ""
     try:
@@ -320,7 +322,7 @@ def _remembered(file: int | Path) -> str:
 
 
 def _make_folders(folder: Path) -> list[Path]:
-    """Make a folder and those above it; the folders that gained an entry."""
+    """Create a folder and its parents; returns the folders that gained an entry."""
     if folder.is_dir():
         return []
     made = _make_folders(folder.parent)
@@ -341,7 +343,7 @@ def _sync(folder: Path) -> None:
 
 
 def _remove_abandoned(folder: Path) -> None:
-    """Remove what writers left that were killed. Age decides: several computers may share the folder."""
+    """Remove files of killed writers. Age decides, because several computers may share the folder."""
     with contextlib.suppress(OSError), os.scandir(folder) as entries:
         for entry in entries:
             if entry.stat(follow_symlinks=False).st_mtime < time.time() - _ABANDONED_S:

@@ -1,6 +1,7 @@
 """The calls of Google Cloud Storage, by its client library.
 
-The version of an object is its generation. Every object has a CRC32C, which is sent along and compared there.
+The version of an object is its generation. Every object has a CRC32C, which is sent with it and compared by
+the server.
 """
 
 from __future__ import annotations
@@ -39,7 +40,7 @@ class GsDriver:
         self._seen = False
 
     def region(self) -> str:
-        """ "" where the role of who asks does not show the bucket itself, as that for its objects alone."""
+        """Return the bucket's region; "" if the caller's role shows the objects but not the bucket."""
         try:
             with self._asking("", Anything()):
                 self._bucket.reload(retry=None, timeout=_PATIENCE_S)
@@ -62,7 +63,7 @@ class GsDriver:
             return _stored(blob)
 
     def upload(self, name: str, path: Path) -> Stored:
-        """In parts, each of which the library sends again from where it broke off."""
+        """Upload in parts; the library resends each from where it broke off."""
         from google.cloud.storage.retry import DEFAULT_RETRY
 
         with local(path), open(path, "rb") as file, self._asking(name, Anything()):
@@ -157,7 +158,7 @@ class GsDriver:
 
     @contextlib.contextmanager
     def _asking(self, name: str, expected: str | Anything | None) -> Iterator[None]:
-        """An absent bucket is told from an absent object by its listing: their status is the same."""
+        """Tell an absent bucket from an absent object by listing it: both have the same status."""
         try:
             with asking(self._url, self._bucket_name, name, expected):
                 yield
@@ -182,7 +183,7 @@ class GsDriver:
 
     @functools.cached_property
     def _credentials(self) -> tuple[Any, str | None]:
-        """Those of the environment, and their project; an emulator is sent none."""
+        """Return the credentials of the environment and their project; none for an emulator."""
         from google.auth.credentials import AnonymousCredentials
 
         return (AnonymousCredentials(), None) if os.environ.get(_EMULATOR) else _environment()
@@ -201,7 +202,7 @@ class GsDriver:
 
     @functools.cached_property
     def _signer(self) -> Any:
-        """Credentials that can sign, as a service account's; None where the environment has none."""
+        """Return credentials that can sign, such as a service account's; None if the environment has none."""
         from google.auth.credentials import Signing
 
         if os.environ.get(_EMULATOR) and not os.environ.get("GOOGLE_APPLICATION_CREDENTIALS"):
@@ -217,7 +218,7 @@ class GsDriver:
 
 
 class _File:
-    """What the library takes for a file to write."""
+    """A file object, as the library expects one to write to."""
 
     def __init__(self, sink: Sink) -> None:
         self._sink = sink
@@ -237,9 +238,9 @@ def _environment() -> tuple[Any, str | None]:
 
 
 def _signed_policy(signer: Any, bucket: str, prefix: str, expires: datetime) -> dict[str, str]:
-    """The fields of a form that may upload under `prefix`: a policy document and its signature.
+    """Return the fields of a form that may upload under `prefix`: a policy document and its signature.
 
-    Not by the library, whose policies hold one exact key.
+    The library cannot make it: its policies contain one exact key.
     """
     now = datetime.now(UTC).strftime("%Y%m%dT%H%M%SZ")
     fields = {

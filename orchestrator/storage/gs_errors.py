@@ -1,4 +1,4 @@
-"""What Google's libraries raise, as StorageError: by status and reason, never by text."""
+"""Translate errors of Google's libraries to StorageError, by status and reason, never by text."""
 
 from __future__ import annotations
 
@@ -25,7 +25,7 @@ _BUSY_REASONS = {"rateLimitExceeded", "userRateLimitExceeded", "backendError"}
 
 @contextmanager
 def asking(url: str, bucket: str, name: str, expected: str | Anything | None) -> Iterator[None]:
-    """What Google's libraries raise inside comes out as StorageError, and nothing else does."""
+    """Translate what Google's libraries raise in the block to StorageError."""
     import requests
     from google.api_core.exceptions import GoogleAPICallError, RetryError
     from google.auth.exceptions import GoogleAuthError, TransportError
@@ -53,7 +53,7 @@ def asking(url: str, bucket: str, name: str, expected: str | Anything | None) ->
 
 
 def _reason(error: Any) -> str:
-    """The reason of an answer in JSON; uploads and downloads keep it in the answer alone."""
+    """Return the reason in a JSON answer; for uploads and downloads only the answer contains it."""
     try:
         errors = getattr(error, "errors", None) or error.response.json()["error"]["errors"]
         return str(errors[0]["reason"])

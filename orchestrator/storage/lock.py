@@ -1,9 +1,9 @@
-"""A lock in a store, for computers that share no kernel: written by conditional writes, with an expiry.
+"""A lock in a store, for computers that share no kernel: made of conditional writes, with an expiry.
 
-No two clocks are compared. Whoever waits measures by its own clock how long the object stayed the same; its
-holder measures by its own how long ago it last wrote. The holder stops before a waiter may begin, as long as
-their clocks run at rates that differ by less than a quarter. An object that is free stays, so that `fence`
-grows with every holder.
+No two clocks are compared. A waiting client measures by its own clock how long the object has not changed;
+the holder measures by its own how long ago it last wrote. The holder stops before a waiting client may start,
+as long as the rates of their clocks differ by less than a quarter. The object stays when the lock is free, so
+that `fence` grows with every holder.
 """
 
 from __future__ import annotations
@@ -30,15 +30,15 @@ _BOOTTIME = getattr(time, "CLOCK_BOOTTIME", None)  # Linux: goes on while the co
 
 
 def elapsed() -> float:
-    """Seconds by a clock of this computer that nobody sets."""
+    """Return seconds by a monotonic clock of this computer, which nobody can set."""
     return time.monotonic() if _BOOTTIME is None else time.clock_gettime(_BOOTTIME)
 
 
 @dataclass(frozen=True)
 class Holding:
-    """The object of a lock. `nonce` is "" where it is free. `beat` counts the renewals.
+    """The object of a lock. `nonce` is "" if it is free. `beat` counts the renewals.
 
-    `fence` grows with every holder: what a holder wrote under a smaller one is of the past.
+    `fence` grows with every holder: whatever was written under a smaller one is outdated.
     """
 
     owner: str
@@ -52,10 +52,10 @@ class Holding:
 
 
 class StoreLock:
-    """The right to work on `key`, for `lasts_s` seconds after the last renewal.
+    """The exclusive right to work on `key`, until `lasts_s` seconds after the last renewal.
 
     `owner` names this client to those who wait. Raises LockHeld and LockLost, and what the store raises.
-    After an error of the store the lock is held as before: `require` tells until when.
+    After an error of the store the lock is still held until its expiry: see `require`.
     """
 
     def __init__(
@@ -82,16 +82,18 @@ class StoreLock:
 
     @property
     def fence(self) -> int:
-        """Larger than that of every holder before. Raises LockLost where the lock is not held."""
+        """Return a number that is larger than that of every earlier holder. Raises LockLost if the lock is
+        not held.
+        """
         self.require()
         assert self._held
         return self._held.fence
 
     def acquire(self, wait_s: float = 0.0, waiting: Callable[[str], None] | None = None) -> None:
-        """Take the lock. Raises LockHeld if it is not to be had within `wait_s`.
+        """Take the lock. Raises LockHeld if it is not free within `wait_s` seconds.
 
-        `waiting` is called once, with the owner, if there is somebody to wait for. A holder that was killed
-        is waited for until its lock expires.
+        `waiting` is called once, with the owner, if the lock is held. If its holder was killed, this waits
+        until the lock expires.
         """
         limit = self._clock() + wait_s
         while (holder := self._try()) is not None:
@@ -111,14 +113,14 @@ class StoreLock:
             self._write(replace(self._held, beat=self._held.beat + 1), again=True)
 
     def require(self) -> None:
-        """Raise LockLost unless the lock is held now. To be called before each effect."""
+        """Raise LockLost unless the lock is held now. Call it before each effect."""
         with self._mutex:
             if self._held is None or self._clock() >= self._until:
                 self._held = None
                 raise LockLost(self._name)
 
     def release(self) -> None:
-        """Give the lock back. Nothing happens if it is not held any more, or was given back before."""
+        """Release the lock. Does nothing if it is not held any more."""
         with self._mutex:
             held, self._held = self._held, None
             if held is None:
@@ -138,7 +140,9 @@ class StoreLock:
 
     @contextlib.contextmanager
     def held(self, wait_s: float = 0.0, waiting: Callable[[str], None] | None = None) -> Iterator[StoreLock]:
-        """Hold the lock in the block; a thread renews it. `require` tells the block whether it still does."""
+        """Hold the lock in the block, renewed by a thread. `require` checks in the block whether it is still
+        held.
+        """
         self.acquire(wait_s, waiting)
         ended = threading.Event()
         beating = threading.Thread(target=self._beat, args=(ended,), daemon=True)
@@ -161,7 +165,7 @@ class StoreLock:
                 continue  # tried again until the lock expires
 
     def _try(self) -> Holding | None:
-        """Take the lock if it is free or expired. None if it is ours now; else who holds it."""
+        """Take the lock if it is free or expired. Returns None on success, else the holder."""
         with self._mutex:
             found = self._read()
             if found and found[0].nonce and not self._expired(*found):
@@ -178,7 +182,7 @@ class StoreLock:
             return None
 
     def _expired(self, holding: Holding, version: str) -> bool:
-        """Whether nobody renewed the lock for longer than its holder counts on, as seen from here."""
+        """Whether the lock was not renewed for longer than its holder relies on, by this computer's clock."""
         if holding.nonce == self._tried:
             return True  # written by a call of ours whose answer was lost
         now = self._clock()
@@ -187,9 +191,9 @@ class StoreLock:
         return now - self._seen[1] > holding.lasts_s * _PATIENCE
 
     def _write(self, holding: Holding, *, again: bool) -> None:
-        """Write over the version that we know; the seconds count from before. Raises LockLost.
+        """Overwrite the known version; its seconds are counted from before the call. Raises LockLost.
 
-        `again`: what is there may be a renewal of ours whose answer was lost.
+        `again`: the object may be an earlier renewal by this client whose reply was lost.
         """
         begun = self._clock()
         try:
@@ -225,7 +229,7 @@ class StoreLock:
 
 
 def parse(content: bytes) -> Holding | None:
-    """The object of a lock, as anybody may have written it; None where it is none."""
+    """Parse the object of a lock, which anybody may have written; None if it is malformed."""
     try:
         value: Any = json.loads(content)
     except (ValueError, RecursionError):

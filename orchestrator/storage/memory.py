@@ -1,4 +1,4 @@
-"""A store that lasts as long as its process."""
+"""A store that exists as long as its process."""
 
 from __future__ import annotations
 
@@ -17,7 +17,7 @@ _STORES: dict[str, MemoryStore] = {}
 
 
 def memory_store(name: str) -> MemoryStore:
-    """The store of that name; the same one for every caller of this process."""
+    """Return the store of that name, which is the same for every caller in this process."""
     return _STORES.setdefault(name, MemoryStore(f"memory://{name}"))
 
 

@@ -1,4 +1,4 @@
-"""From a url to its store."""
+"""Open the store of a URL."""
 
 from __future__ import annotations
 
@@ -19,7 +19,9 @@ _NAME = re.compile(r"[A-Za-z0-9][A-Za-z0-9._-]*")
 
 
 def open_store(url: str) -> Store:
-    """The store of a url. Nothing is contacted. Raises StorageError with the nearest form of a wrong url."""
+    """Return the store of a URL without contacting it. Raises StorageError, which suggests the nearest valid
+    form.
+    """
     scheme, separator, rest = url.partition("://")
     opener = _OPENERS.get(scheme)
     if not separator or opener is None:
@@ -71,7 +73,7 @@ _OPENERS: dict[str, Callable[[str, str], Store]] = {
 
 
 def _bucket(url: str, rest: str) -> tuple[str, str]:
-    """Bucket and prefix, which ends with "/" unless it is empty."""
+    """Split a URL into bucket and prefix, which ends with "/" unless it is empty."""
     bucket, _, prefix = rest.partition("/")
     if not _BUCKET.fullmatch(bucket):
         lower = bucket.lower()
@@ -83,7 +85,7 @@ def _bucket(url: str, rest: str) -> tuple[str, str]:
 
 
 def _nearest(url: str) -> str | None:
-    """What was probably meant by a url of no known scheme."""
+    """Guess what was meant by a URL of an unknown scheme."""
     hosted = re.match(r"https?://([a-z0-9.-]+)\.s3[.-][^/]*amazonaws\.com/?(.*)", url)
     if hosted:
         return f"s3://{hosted[1]}/{hosted[2]}".rstrip("/")

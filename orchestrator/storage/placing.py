@@ -1,4 +1,4 @@
-"""Files of this computer that a store writes and reads: whole or not at all, refusals as LocalError."""
+"""Local files that a store writes and reads: complete or not at all, with refusals as LocalError."""
 
 from __future__ import annotations
 
@@ -15,7 +15,7 @@ from orchestrator.errors import LocalError
 
 @contextlib.contextmanager
 def placed(into: Path) -> Iterator[BinaryIO]:
-    """A file to write that replaces `into` when all went well; otherwise nothing is left of it."""
+    """Open a file that replaces `into` if the block succeeds; otherwise it is removed."""
     with local(into):
         into.parent.mkdir(parents=True, exist_ok=True)
         _remove_abandoned(into)
@@ -37,7 +37,7 @@ def placed(into: Path) -> Iterator[BinaryIO]:
 
 
 def _remove_abandoned(into: Path) -> None:
-    """Remove what writers of `into` left that were killed: each bears its process id."""
+    """Remove files that killed writers of `into` left; their names contain the process id."""
     form = re.compile(re.escape(f".{into.name[:100]}.") + r"(\d{1,9})\.\w+\.part")
     with os.scandir(into.parent) as entries:
         found = [(entry.path, form.fullmatch(entry.name)) for entry in entries]
@@ -63,7 +63,7 @@ def read_content(path: Path) -> bytes:
 
 @contextlib.contextmanager
 def local(path: Path) -> Iterator[None]:
-    """Raise what this computer refuses as LocalError."""
+    """Translate errors of this computer to LocalError."""
     try:
         yield
     except OSError as error:

@@ -1,8 +1,8 @@
-"""The calls of Amazon S3, and of servers that speak as it does, by boto3.
+"""The calls of Amazon S3, and of compatible servers, by boto3.
 
-The version of an object is its ETag: it is what conditions of S3 compare, and what a listing tells. The same
-content written twice may have one ETag. Every write carries its SHA-256, which S3 compares with what arrived;
-an object in parts has that of each part, and that of the whole in its metadata.
+The version of an object is its ETag, which S3 uses in conditions and listings. The same content written twice
+may have the same ETag. Every write sends its SHA-256, which S3 compares with the content; an object in parts
+has one for each part, and that of the whole in its metadata.
 """
 
 from __future__ import annotations
@@ -125,7 +125,7 @@ class S3Driver:
         return Grant(made["url"], fields, prefix, expires)
 
     def _until(self, lasts: float) -> tuple[datetime, int]:
-        """When a signature ends that is made now: not after the credentials do, nor after a week."""
+        """Return when a signature that is made now expires: with the credentials, or after a week."""
         now = datetime.now(UTC)
         seconds = min(lasts, _LONGEST_LINK_S)
         credentials = self._session.get_credentials()
@@ -152,7 +152,7 @@ class S3Driver:
             return str(answer["ETag"])
 
     def _complete(self, at: dict[str, str], parts: list[dict[str, Any]], wanted: Stored) -> Stored:
-        """Put the parts together. Where the reply is lost, the object tells whether they were."""
+        """Combine the parts. If the reply is lost, the object shows whether it succeeded."""
 
         def complete() -> None:
             with self._asking(wanted.key, Anything()):
@@ -171,7 +171,9 @@ class S3Driver:
         return found
 
     def _abort(self, at: dict[str, str]) -> None:
-        """Parts that lie there cost; a rule of the bucket's lifecycle ends those of a killed writer."""
+        """Delete uploaded parts, which cost money. Those of a killed writer are deleted by a lifecycle rule
+        of the bucket.
+        """
         from botocore.exceptions import BotoCoreError, ClientError
 
         try:
@@ -196,7 +198,7 @@ class S3Driver:
 
     @functools.cached_property
     def _client(self) -> Any:
-        """A client of the bucket's own region, where requests are signed for it."""
+        """Return a client for the bucket's region, for which requests are signed."""
         region = self._session.region_name or _ANONYMOUS_REGION
         client = self._made(region)
         own = _region_of(client, self._url, self._bucket)
@@ -218,7 +220,7 @@ class S3Driver:
 
 
 def _region_of(client: Any, url: str, bucket: str) -> str | None:
-    """The region of a bucket; None where the server tells none. A refusal tells it too."""
+    """Return the region of a bucket; None if the server does not name one. A refusal names it too."""
     from botocore.exceptions import ClientError
 
     with asking(url, bucket, "", Anything()):
@@ -239,7 +241,7 @@ def _condition(expected: str | Anything | None) -> dict[str, str]:
 
 
 def _etag(answer: Any) -> str:
-    """Raises ValueError for what is none: it goes into a header again."""
+    """Return an ETag. Raises ValueError if it is malformed, because it is sent in a header later."""
     etag = str(answer.get("ETag", "")).strip('"')
     if not re.fullmatch(r"[!#-~]{1,128}", etag):
         raise ValueError("no ETag")
@@ -247,10 +249,12 @@ def _etag(answer: Any) -> str:
 
 
 def _checksum(answer: Any) -> str:
-    """The best checksum of the whole object: S3's own, ours of an object in parts, or an ETag that is one.
+    """Return the best checksum of the whole object: that of S3, ours for an object in parts, or a usable
+    ETag.
 
-    The SHA-256 of an object in parts is that of theirs, whose number ends its ETag. An ETag is the MD5 of an
-    object that was sent whole and is not encrypted with a key of KMS or of the customer.
+    For an object in parts, S3's SHA-256 is a hash of the parts' hashes, and its ETag ends with their number.
+    An ETag is the MD5 of the content if the object was sent whole and is not encrypted with a key of KMS or
+    of the customer.
     """
     in_parts = "-" in _etag(answer)
     if not in_parts and (whole := _plain(answer.get("ChecksumSHA256"), 32)):
@@ -265,7 +269,7 @@ def _checksum(answer: Any) -> str:
 
 
 def _plain(value: str | None, size: int) -> str | None:
-    """The hex digits of a base64 checksum of so many bytes; None for that of parts."""
+    """Return a base64 checksum of so many bytes as hex digits; None for a checksum of parts."""
     if not value or "-" in value:
         return None
     try:
@@ -276,7 +280,7 @@ def _plain(value: str | None, size: int) -> str | None:
 
 
 def _hashes(path: Path) -> tuple[int, str, list[tuple[int, int, int, str]]]:
-    """Size and SHA-256 of a file, and of each part: its number, start, size, and checksum in base64."""
+    """Return size and SHA-256 of a file, and of each part its number, start, size and base64 checksum."""
     whole = hashlib.sha256()
     parts: list[tuple[int, int, int, str]] = []
     start = 0

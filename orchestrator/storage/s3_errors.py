@@ -1,4 +1,4 @@
-"""What boto3 raises, as StorageError: by code and status, never by text."""
+"""Translate errors of boto3 to StorageError, by code and status, never by text."""
 
 from __future__ import annotations
 
@@ -47,9 +47,9 @@ _REGION = {"AuthorizationHeaderMalformed", "IllegalLocationConstraintException",
 def asking(
     url: str, bucket: str, name: str, expected: str | Anything | None, *, absent_is_none: bool = False
 ) -> Iterator[None]:
-    """What boto3 raises inside comes out as StorageError, and nothing else does.
+    """Translate what boto3 raises in the block to StorageError.
 
-    `absent_is_none`: an absent object leaves the block instead.
+    With `absent_is_none`, an absent object ends the block without an error.
     """
     from botocore.exceptions import BotoCoreError, ClientError
     from botocore.parsers import ResponseParserError
