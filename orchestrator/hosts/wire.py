@@ -22,7 +22,7 @@ _END_WITHIN = 2.0
 
 
 class Piped(socket.socket):
-    """One end of a socket pair; the other one is a program's input and output. Closing it ends the program."""
+    """One end of a socket pair; the other is a program's input and output. Closing it ends the program."""
 
     def __init__(self, end: socket.socket, process: subprocess.Popen[bytes], complaints: IO[bytes]) -> None:
         super().__init__(fileno=end.detach())
