@@ -1,4 +1,4 @@
-"""Texts in, findings out: the one entry of this room. Reads no file, and never fails on what it is given."""
+"""The one entry of this room: texts in, findings out. It reads no file, and fails on no input."""
 
 from __future__ import annotations
 
@@ -22,7 +22,7 @@ _LOCKS = {"uv.lock", "pylock.toml", "requirements.lock"}
 
 @dataclass(frozen=True)
 class Surroundings:
-    """What the profile says of the run: whether it asks for a GPU, and which variables it sets."""
+    """What the profile says about the run: whether it asks for a GPU, and which variables it sets."""
 
     gpu: bool = False
     variables: frozenset[str] = frozenset()
@@ -30,7 +30,7 @@ class Surroundings:
 
 @dataclass(frozen=True)
 class Checked:
-    """The findings by path and place, how many were silenced, and how many files were read."""
+    """Findings by path and place, the number of suppressed ones, and the number of files that were read."""
 
     findings: tuple[Finding, ...]
     silenced: int
@@ -41,7 +41,7 @@ class Checked:
 
     @property
     def clean(self) -> bool:
-        """No error and no warning; infos may be there."""
+        """Whether there is no error and no warning; infos are allowed."""
         return not self.count(Severity.ERROR) and not self.count(Severity.WARNING)
 
 
@@ -55,8 +55,8 @@ def check(
 ) -> Checked:
     """Check files, given as path -> text; paths are relative, with slashes.
 
-    `only`: report these paths; the others are read for what they seed, set and import. `neighbours` are
-    the paths of other files that are there: a lock among them pins what a list of packages leaves open.
+    `only`: report these paths; the others are read for what they seed, set and import. `neighbours` are the
+    paths of other existing files: a lock among them pins what a list of packages leaves open.
     """
     settings, around = config or Config(), surroundings or Surroundings()
     there = {*texts, *neighbours}
@@ -72,7 +72,7 @@ def check(
 
 
 def _compiled(path: str, there: set[str]) -> bool:
-    """Whether `requirements.in` has beside it the `requirements.txt` that was made of it."""
+    """Whether `requirements.in` has beside it the `requirements.txt` that was compiled from it."""
     place = PurePosixPath(path)
     return place.suffix == ".in" and str(place.with_suffix(".txt")) in there
 
@@ -83,7 +83,7 @@ def _excluded(path: str, config: Config) -> bool:
 
 
 def _locked(paths: Sequence[str], texts: Mapping[str, str]) -> Iterator[str]:
-    """Folders in which a lock pins every package."""
+    """Return the folders in which a lock pins every package."""
     for path in paths:
         place = PurePosixPath(path)
         if place.name in _LOCKS or (place.suffix == ".txt" and "--hash=sha256:" in texts.get(path, "")):
@@ -158,6 +158,6 @@ def _finding(hit: Hit) -> Finding:
 
 
 def without_info(checked: Checked) -> Checked:
-    """Errors and warnings only."""
+    """Return errors and warnings only."""
     loud = tuple(each for each in checked.findings if each.severity is not Severity.INFO)
     return replace(checked, findings=loud)

@@ -1,4 +1,4 @@
-"""Where a script saves what it can go on from."""
+"""Find where a script saves the state from which it can resume."""
 
 from __future__ import annotations
 
@@ -17,7 +17,7 @@ _PLACES = {BACKUP: (0, "backup_dir"), KEEP: (0, "filepath"), MANAGER: (1, "direc
 
 
 def saved_to(module: Module) -> Iterator[tuple[str, ast.Call, ast.expr]]:
-    """(saver, call, path) of each checkpoint saver that is told where."""
+    """Yield (saver, call, path) of each checkpoint saver that is given a path."""
     for call in module.calls:
         name = module.called(call)
         position, keyword = _PLACES.get(name, (-1, ""))
@@ -27,7 +27,9 @@ def saved_to(module: Module) -> Iterator[tuple[str, ast.Call, ast.expr]]:
 
 
 def checkpoint_folders(code: str) -> tuple[str, ...]:
-    """The folders below the working folder from which a Python script resumes, as far as they are plain."""
+    """Return the folders below the working folder from which a Python script resumes, if their names are
+    literals.
+    """
     found: dict[str, None] = {}
     for snippet in snippets("script.py", code):
         module = Module(snippet)
@@ -38,7 +40,7 @@ def checkpoint_folders(code: str) -> tuple[str, ...]:
 
 
 def _below(text: str) -> str:
-    """The folder as a profile names it; "" where it is elsewhere, or not known."""
+    """Return the folder as a profile names it; "" if it is elsewhere or unknown."""
     path = PurePosixPath(text)
     known = UNKNOWN not in text and not path.is_absolute() and ".." not in path.parts
     return str(path) if known and path.parts and not text.startswith("~") else ""

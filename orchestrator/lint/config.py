@@ -1,4 +1,4 @@
-"""Which rules are asked for: by the command line, the profile, or [tool.orch.lint] of pyproject.toml."""
+"""Which rules are selected: by the command line, the profile, or [tool.orch.lint] of pyproject.toml."""
 
 from __future__ import annotations
 
@@ -12,14 +12,16 @@ from orchestrator.lint.rule import Rule
 
 
 class Unknown(ValueError):
-    """A setting that names no rule, or is of the wrong type. Its text is a sentence for people."""
+    """A setting that names no rule, or has the wrong type. Its text is a sentence for users."""
 
 
 @dataclass(frozen=True)
 class Config:
-    """`select` empty: all rules. Rules by id, name, or the beginning of ids: ORC1, ORC30.
+    """Which rules apply. `select` empty: all rules. Rules are given by id, name, or a prefix of ids: ORC1,
+    ORC30.
 
-    `strict`: errors stop `orch up` and `orch train`. `per_file`: glob of paths -> rules left out there.
+    `strict`: errors stop `orch up` and `orch train`. `per_file`: glob of paths -> rules that do not apply
+    there.
     """
 
     select: tuple[str, ...] = ()
@@ -46,7 +48,7 @@ def known(word: str, rules: Mapping[str, Rule]) -> bool:
 
 
 def checked(words: Iterable[str], rules: Mapping[str, Rule], where: str) -> tuple[str, ...]:
-    """`words` as they are, each of which names a rule. Raises Unknown."""
+    """Return `words` unchanged if each names a rule. Raises Unknown."""
     listed = tuple(word for text in words for word in text.replace(",", " ").split())
     wrong = [word for word in listed if not known(word, rules)]
     if wrong:
@@ -55,7 +57,7 @@ def checked(words: Iterable[str], rules: Mapping[str, Rule], where: str) -> tupl
 
 
 def from_pyproject(text: str, rules: Mapping[str, Rule]) -> Config:
-    """The table [tool.orch.lint] of a pyproject.toml; the default where there is none. Raises Unknown."""
+    """Return the table [tool.orch.lint] of a pyproject.toml; the default if there is none. Raises Unknown."""
     try:
         value: Any = tomllib.loads(text)
     except tomllib.TOMLDecodeError as error:
@@ -68,7 +70,7 @@ def from_pyproject(text: str, rules: Mapping[str, Rule]) -> Config:
 
 
 def from_table(table: Mapping[str, Any], rules: Mapping[str, Rule], where: str) -> Config:
-    """A Config from a mapping of the keys select, ignore, exclude, per-file-ignores, strict."""
+    """Return a Config from a mapping with the keys select, ignore, exclude, per-file-ignores, strict."""
     keys = {"select", "ignore", "exclude", "strict", "per-file-ignores"}
     wrong = sorted(set(table) - keys)
     if wrong:

@@ -1,4 +1,4 @@
-"""Which expressions are tf.data datasets, and which objects are Keras models."""
+"""Find which expressions are tf.data datasets, and which objects are Keras models."""
 
 from __future__ import annotations
 
@@ -56,7 +56,7 @@ _DEPTH = 6
 
 
 def is_dataset(module: Module, node: ast.AST | None, depth: int = _DEPTH) -> bool:
-    """Whether `node` is, as far as can be seen, a tf.data.Dataset."""
+    """Whether `node` is a tf.data.Dataset, as far as the text shows."""
     for _ in range(200):  # a chain of methods, however long
         if not isinstance(node, ast.Call):
             break
@@ -82,7 +82,7 @@ def is_dataset(module: Module, node: ast.AST | None, depth: int = _DEPTH) -> boo
 
 
 def _of_records(call: ast.Call) -> bool:
-    """`x.shuffle(1000)`: by a number of records only a dataset is shuffled."""
+    """Whether a call is like `x.shuffle(1000)`: only a dataset is shuffled by a number of records."""
     if not (isinstance(call.func, ast.Attribute) and call.func.attr == "shuffle"):
         return False
     first = call.args[0] if call.args else None
@@ -91,7 +91,7 @@ def _of_records(call: ast.Call) -> bool:
 
 
 def _about(value: ast.AST, name: ast.Name) -> bool:
-    """`ds = ds.batch(8)` tells nothing of what ds was before."""
+    """Whether an assignment tells what a variable is; `ds = ds.batch(8)` does not."""
     return isinstance(value, ast.Name) and value.id == name.id
 
 
@@ -104,21 +104,21 @@ def _returned(module: Module, call: ast.Call, depth: int) -> bool:
 
 
 def dataset_calls(module: Module, *methods: str) -> Iterator[ast.Call]:
-    """Calls of these methods on datasets."""
+    """Return the calls of these methods on datasets."""
     for call in module.calls:
         if isinstance(call.func, ast.Attribute) and call.func.attr in methods and is_dataset(module, call):
             yield call
 
 
 def chain(call: ast.AST) -> Iterator[ast.Call]:
-    """A call, and the calls on whose result it was made, the outermost first."""
+    """Return a call and the calls on whose result it was made, outermost first."""
     while isinstance(call, ast.Call):
         yield call
         call = call.func.value if isinstance(call.func, ast.Attribute) else call.func
 
 
 def is_model(module: Module, node: ast.AST | None) -> bool:
-    """Whether `node` is, as far as can be seen, a Keras model."""
+    """Whether `node` is a Keras model, as far as the text shows."""
     if isinstance(node, ast.Name) and _MODEL_NAME.search(node.id):
         bound = module.bound(node)
         return not any(_foreign(module, value) for value in bound)
@@ -128,14 +128,14 @@ def is_model(module: Module, node: ast.AST | None) -> bool:
 
 
 def _foreign(module: Module, value: ast.AST) -> bool:
-    """Whether something is made by an imported library that is not of Keras."""
+    """Whether something is created by an imported library other than Keras."""
     root = module.called(value).split(".")[0]
     imported = {name.split(".")[0] for name in module.aliases.values() if not name.startswith(".")}
     return root in imported & _NOT_KERAS
 
 
 def makes_model(module: Module, value: ast.AST | None) -> bool:
-    """Whether an expression is the making of a Keras model: by Keras, a function here, or a subclass here."""
+    """Whether an expression creates a Keras model: by Keras, a function here, or a subclass here."""
     if not isinstance(value, ast.Call):
         return False
     if _MODELS.match(module.called(value)):

@@ -1,4 +1,4 @@
-"""IPython's own syntax in a notebook's cells, made into nothing that acts: magics, shell lines, help."""
+"""Replace IPython's own syntax in notebook cells (magics, shell lines, help) by statements without effect."""
 
 from __future__ import annotations
 
@@ -13,9 +13,10 @@ _ASSIGNED = re.compile(r"(\s*[A-Za-z_][\w.,\s]*=\s*)(!|%(?=[A-Za-z]))")
 
 
 def without_magics(lines: list[str]) -> Iterator[str]:
-    """The lines, IPython's among them as `pass` or `x = None` at the same indent.
+    """Return the lines, with those of IPython as `pass` or `x = None` at the same indent.
 
-    Only where a statement can begin: within brackets and long texts, `%` is an operator or a letter.
+    Only where a statement can begin: inside brackets and multi-line strings, `%` is an operator or a
+    character.
     """
     state = _State()
     continued = False
@@ -39,7 +40,7 @@ def _plain(line: str) -> str:
 
 
 class _State:
-    """Where a line ends: in how many brackets, and in which long text."""
+    """The state at the end of a line: the number of open brackets, and the open multi-line string."""
 
     def __init__(self) -> None:
         self._quote = ""

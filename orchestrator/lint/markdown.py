@@ -1,4 +1,4 @@
-"""The fenced code blocks of a Markdown text, and which of them run as one program."""
+"""Extract the fenced code blocks of a Markdown text, and find which of them run as one program."""
 
 from __future__ import annotations
 
@@ -12,7 +12,7 @@ _IMPORT = re.compile(r"^(?:import|from)\s+[\w.]+.*$", re.MULTILINE)
 
 @dataclass(frozen=True)
 class Block:
-    """One fenced block; `line` is where its code begins in the file, `indent` what was cut from each line."""
+    """One fenced block; `line` is where its code begins in the file, `indent` was removed from each line."""
 
     language: str
     code: str
@@ -21,7 +21,7 @@ class Block:
 
 
 def blocks(text: str) -> list[Block]:
-    """Every fenced block, an unclosed one up to the end."""
+    """Return every fenced block; an unclosed one extends to the end."""
     found: list[Block] = []
     lines = text.split("\n")
     number = 0
@@ -47,10 +47,10 @@ def _cut(line: str, indent: int) -> str:
 
 
 def groups(found: Iterable[Block]) -> Iterator[list[Block]]:
-    """Blocks of one language that go on where the one before ended.
+    """Group blocks of one language that continue where the one before ended.
 
-    A block that imports again what was imported before begins anew, and so does every block that is
-    not Python: an example that stands alone says its imports.
+    A block that repeats an import begins a new group, and so does every block that is not Python: a
+    standalone example has its own imports.
     """
     current: list[Block] = []
     imported: set[str] = set()

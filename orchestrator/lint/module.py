@@ -1,4 +1,4 @@
-"""One Python program text, indexed: its calls, names, scopes and what is bound to them."""
+"""Index one Python program text: its calls, names, scopes and the values bound to names."""
 
 from __future__ import annotations
 
@@ -16,7 +16,7 @@ Function = ast.FunctionDef | ast.AsyncFunctionDef
 
 
 class Module:
-    """A Python snippet, read. Reading never fails: what is not Python is in `parsed.faults`."""
+    """A parsed Python snippet. Parsing never fails: text that is not Python is in `parsed.faults`."""
 
     def __init__(self, snippet: Snippet) -> None:
         self.snippet = snippet
@@ -33,7 +33,7 @@ class Module:
         self.classes = {node.name: node for node in self.nodes if isinstance(node, ast.ClassDef)}
 
     def _walk(self) -> Iterator[ast.AST]:
-        """Every node, in the order of the text."""
+        """Yield every node, in the order of the text."""
         todo: list[ast.AST] = [self.tree]
         while todo:
             node = todo.pop()
@@ -49,14 +49,14 @@ class Module:
         return self._parents.get(id(node))
 
     def above(self, node: ast.AST) -> Iterator[ast.AST]:
-        """What encloses `node`, the nearest first."""
+        """Yield the nodes that enclose `node`, nearest first."""
         found = self.parent(node)
         while found is not None:
             yield found
             found = self.parent(found)
 
     def scope(self, node: ast.AST) -> ast.AST:
-        """The function, class or module in which `node` stands."""
+        """Return the function, class or module that contains `node`."""
         found = self._scopes.get(id(node))
         if found is None:
             found = next((each for each in self.above(node) if isinstance(each, _SCOPES)), self.tree)
@@ -70,7 +70,7 @@ class Module:
 
     @property
     def statements(self) -> Iterator[tuple[int, int]]:
-        """(last line, first line) of each statement of more than one line that holds no other."""
+        """Yield (last line, first line) of each multi-line statement that contains no other one."""
         for node in self.nodes:
             if not isinstance(node, ast.stmt) or isinstance(node, ast.Match) or hasattr(node, "body"):
                 continue
@@ -78,15 +78,15 @@ class Module:
                 yield node.end_lineno, node.lineno
 
     def top_level(self, node: ast.AST) -> bool:
-        """Whether `node` runs when the module does, and not when a function is called."""
+        """Whether `node` runs when the module is loaded, rather than when a function is called."""
         return isinstance(self.scope(node), ast.Module)
 
     # ------------------------------------------------------------ what names mean
 
     def dotted(self, node: ast.AST | None, depth: int = _DEPTH) -> str:
-        """The canonical dotted name that an expression means: "keras.Sequential"; "" where unknown.
+        """Return the canonical dotted name of an expression, such as "keras.Sequential"; "" if unknown.
 
-        A name that nothing binds here is taken for a builtin.
+        A name that is not bound here is assumed to be a builtin.
         """
         parts: list[str] = []
         while isinstance(node, ast.Attribute):
@@ -107,7 +107,7 @@ class Module:
         return self.aliases.get(name.id, "")
 
     def called(self, node: ast.AST | None) -> str:
-        """The dotted name of what a call calls; "" where it is no call, or of an unknown thing."""
+        """Return the dotted name of the callee; "" if the node is no call, or its callee is unknown."""
         if not isinstance(node, ast.Call):
             return ""
         name = self._called.get(id(node))
@@ -123,7 +123,7 @@ class Module:
 
     @cached_property
     def binds(self) -> set[str]:
-        """Every name that something here gives a value, in whatever scope."""
+        """Return every name that is bound here, in any scope."""
         handlers = {node.name for node in self.nodes if isinstance(node, ast.ExceptHandler) and node.name}
         return self._defined | set(self.aliases) | handlers
 
@@ -139,7 +139,7 @@ class Module:
         return found
 
     def bound(self, name: ast.Name) -> list[ast.expr]:
-        """The expressions that `name` may hold there, of the nearest scope that binds it."""
+        """Return the expressions that `name` may hold there, from the nearest scope that binds it."""
         scope: ast.AST | None = self.scope(name)
         while scope is not None:
             if (id(scope), name.id) in self._bindings:
@@ -148,7 +148,7 @@ class Module:
         return []
 
     def _reaching(self, values: list[ast.expr], name: ast.Name, scope: ast.AST) -> list[ast.expr]:
-        """Of several values of one scope, those that a use below them there can still see."""
+        """Of several values of one scope, return those that a use below them can still see."""
         if len(values) < 2 or self.scope(name) is not scope:
             return values
         own = self.statement(name)
@@ -162,7 +162,7 @@ class Module:
         return statement is scope or (statement is not None and self.parent(statement) is scope)
 
     def value(self, node: ast.AST | None) -> ast.AST | None:
-        """What an expression is, a name followed to the one thing that it holds."""
+        """Return an expression's value, with a name resolved to the one expression that it holds."""
         for _ in range(_DEPTH):
             if not isinstance(node, ast.Name):
                 break
@@ -181,12 +181,12 @@ class Module:
         return found
 
     def loads(self, name: str) -> list[ast.Name]:
-        """Where `name` is read, in whatever scope."""
+        """Return where `name` is read, in any scope."""
         return self._loads.get(name, [])
 
     @cached_property
     def loaded(self) -> set[str]:
-        """Every module that an import here may load, relative ones with their dots."""
+        """Return every module that an import here may load, relative ones with their dots."""
         return {name for statement in self.imports for name in modules_of(statement)}
 
     def imports_any(self, *roots: str) -> bool:
@@ -198,7 +198,7 @@ def _stored(node: ast.AST) -> bool:
 
 
 def _bound_by(node: ast.AST) -> Iterator[tuple[str, ast.expr]]:
-    """(name, value) of an assignment, a default of a parameter, a `with … as`."""
+    """Yield (name, value) of an assignment, a default of a parameter, a `with … as`."""
     if isinstance(node, ast.Assign):
         for target in node.targets:
             yield from _pairs(target, node.value)

@@ -1,4 +1,4 @@
-"""Which library function a name in a program means, whatever it was imported as."""
+"""Resolve a name in a program to the library function that it means, however it was imported."""
 
 from __future__ import annotations
 
@@ -30,7 +30,7 @@ _WHOLE = {"tensorflow.keras": "keras", "tf_keras": "keras", "tensorflow.compat.v
 
 @lru_cache(maxsize=20_000)
 def canonical(name: str) -> str:
-    """One spelling for the several names that a library gives to one thing."""
+    """Return one spelling for the several names that a library gives to one thing."""
     for _ in range(3):
         name = _WHOLE.get(name, name)
         found = next((pair for pair in _SAME if (name + ".").startswith(pair[0]) or name == pair[0]), None)
@@ -41,7 +41,7 @@ def canonical(name: str) -> str:
 
 
 def imported(statements: Iterable[ast.Import | ast.ImportFrom]) -> dict[str, str]:
-    """Local name -> the canonical dotted name that an import gave it. Relative ones begin with a dot."""
+    """Return local name -> canonical dotted name of an import. Relative ones begin with a dot."""
     found: dict[str, str] = {}
     for statement in statements:
         for alias in statement.names:
@@ -56,7 +56,7 @@ def imported(statements: Iterable[ast.Import | ast.ImportFrom]) -> dict[str, str
 
 
 def modules_of(statement: ast.Import | ast.ImportFrom) -> list[str]:
-    """The modules that a statement may load, with leading dots where it is relative."""
+    """Return the modules that a statement may load, with leading dots if it is relative."""
     if isinstance(statement, ast.Import):
         return [alias.name for alias in statement.names]
     base = "." * statement.level + (statement.module or "")

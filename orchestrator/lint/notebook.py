@@ -11,7 +11,7 @@ class Unreadable(ValueError):
 
 
 def cells(text: str) -> list[tuple[int, str]]:
-    """(number of the cell from 1, its code), of code cells only. Raises Unreadable."""
+    """Yield (number of the cell from 1, its code) of code cells only. Raises Unreadable."""
     try:
         value = json.loads(text)
     except (ValueError, RecursionError) as error:
@@ -27,7 +27,7 @@ def cells(text: str) -> list[tuple[int, str]]:
 
 
 def _cells(value: Any) -> list[Any] | None:
-    """Of format 4, and of format 3, where they lie in worksheets."""
+    """Return the cells of format 4, and of format 3, which keeps them in worksheets."""
     if not isinstance(value, dict):
         return None
     if isinstance(value.get("cells"), list):

@@ -1,4 +1,4 @@
-"""Text -> syntax tree, as much of it as is Python; what is not is told apart, and never an error here."""
+"""Parse text to a syntax tree, as far as it is Python; the rest is reported as faults, never as an error."""
 
 from __future__ import annotations
 
@@ -31,7 +31,9 @@ class Fault:
 
 @dataclass(frozen=True)
 class Parsed:
-    """What of a text is Python, and what is not; `requirements` are lines (from 1) that name packages."""
+    """The part of a text that is Python, and the part that is not; `requirements` are lines (from 1) that
+    name packages.
+    """
 
     tree: ast.Module
     code: str
@@ -40,9 +42,9 @@ class Parsed:
 
 
 def parse(text: str, *, fragment: bool = False) -> Parsed:
-    """The tree of `text`. A fragment may hold prompts, IPython's magics and lines of requirements.
+    """Parse `text`. A fragment may contain prompts, IPython's magics and lines of requirements.
 
-    Where the text does not parse, the statements that do are kept, at their own lines.
+    If the text does not parse, the statements that do are kept, at their own lines.
     """
     code = text.removeprefix("\ufeff")
     required: list[int] = []
@@ -76,7 +78,7 @@ def _try(code: str) -> tuple[ast.Module | None, Fault | None]:
 
 
 def _plain(code: str) -> tuple[str, list[int]]:
-    """A fragment without what only a notebook, a prompt or a list of packages means by it."""
+    """Return a fragment without the syntax of notebooks, prompts and lists of packages."""
     lines = textwrap.dedent(code).split("\n")
     if any(line.startswith(">>> ") for line in lines):
         lines = [line[4:] if line.startswith((">>> ", "... ")) else "" for line in lines]
@@ -88,7 +90,7 @@ def _plain(code: str) -> tuple[str, list[int]]:
 
 
 def _without_statement(code: str, line: int) -> str:
-    """`code` with the top-level statement around `line` blanked."""
+    """Return `code` with the top-level statement around `line` blanked."""
     lines = code.split("\n")
     at = min(max(line, 1), len(lines)) - 1
     while at > 0 and not _begins(lines[at]):

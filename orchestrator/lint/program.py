@@ -1,4 +1,4 @@
-"""Modules that run together, and what they do as a whole: what they seed, use, import, set."""
+"""Modules that run together, and what they do as a whole: what they seed, use, import and set."""
 
 from __future__ import annotations
 
@@ -36,15 +36,15 @@ class Program:
 
     @property
     def named(self) -> Iterator[tuple[str, Module, ast.Call]]:
-        """Every call of something with a known name."""
+        """Return every call of something with a known name."""
         return ((name, *each) for name, calls in self._by_name.items() for each in calls)
 
     def calls(self, *names: str) -> list[Found]:
-        """The calls of these functions, by canonical dotted name."""
+        """Return the calls of these functions, by canonical dotted name."""
         return [each for name in names for each in self._by_name.get(name, ())]
 
     def methods(self, *names: str) -> Iterator[Found]:
-        """The calls of methods of these names, of whatever object."""
+        """Return the calls of methods with these names, on any object."""
         for module in self.modules:
             for call in module.calls:
                 if isinstance(call.func, ast.Attribute) and call.func.attr in names:
@@ -52,7 +52,7 @@ class Program:
 
     @cached_property
     def runs(self) -> bool:
-        """Whether something happens when a module is run; one that only defines is for another's use."""
+        """Whether a module does something when it is run; one that only defines is meant to be imported."""
         return any(_acts(module) for module in self.modules)
 
     @cached_property
@@ -61,13 +61,13 @@ class Program:
 
     @cached_property
     def on_tensorflow(self) -> bool:
-        """Whether TensorFlow computes, and not another backend of Keras."""
+        """Whether TensorFlow computes, rather than another backend of Keras."""
         others = [value for *_, value in self.variables("KERAS_BACKEND")]
         return self.uses_keras and not any("tensorflow" not in value for value in others if value)
 
     @cached_property
     def training(self) -> list[Found]:
-        """Where a Keras model is trained, in the order of the modules and lines."""
+        """Return where a Keras model is trained, in the order of modules and lines."""
         if not self.uses_keras:
             return []
         tapes = [each for each in self.calls("tensorflow.GradientTape") if not _by_fit(*each)]
@@ -75,7 +75,9 @@ class Program:
         return sorted([*found, *tapes], key=lambda each: (self.modules.index(each[0]), each[1].lineno))
 
     def variables(self, *names: str) -> Iterator[tuple[Module, ast.AST, str, str]]:
-        """(module, node, variable, value or "") of environment variables that are set; all without names."""
+        """Yield (module, node, variable, value or "") of environment variables that are set; without names,
+        all of them.
+        """
         for found in self._variables:
             if not names or found[2] in names:
                 yield found
@@ -92,7 +94,7 @@ def _acts(module: Module) -> bool:
 
 
 def _acting(module: Module, statement: ast.stmt) -> bool:
-    """Whether a statement of a module does more than to define, import, or name a value."""
+    """Whether a statement of a module does more than define, import, or name a value."""
     if isinstance(
         statement, ast.FunctionDef | ast.AsyncFunctionDef | ast.ClassDef | ast.Import | ast.ImportFrom
     ):
@@ -109,7 +111,7 @@ def _acting(module: Module, statement: ast.stmt) -> bool:
 
 
 def _of_module(module: Module, function: ast.expr) -> bool:
-    """A function of this module, or a method of an object of it."""
+    """Whether this is a function of this module, or a method of one of its objects."""
     if isinstance(function, ast.Name):
         return function.id in module.functions
     held = function.value if isinstance(function, ast.Attribute) else None
@@ -117,7 +119,7 @@ def _of_module(module: Module, function: ast.expr) -> bool:
 
 
 def _by_fit(module: Module, call: ast.Call) -> bool:
-    """Whether a tape is a model's own step, which runs where somebody calls fit."""
+    """Whether a tape belongs to a model's own train step, which runs when `fit` is called elsewhere."""
     function = module.scope(call)
     return getattr(function, "name", "") in ("train_step", "test_step") and isinstance(
         module.parent(function), ast.ClassDef
@@ -161,7 +163,7 @@ def _set_variables(module: Module) -> Iterator[tuple[ast.AST, str, str]]:
 
 
 def _looped_over(module: Module, key: ast.AST) -> ast.AST | None:
-    """The dictionary over whose items a loop goes that gives `key`: `for key, value in FLAGS.items()`."""
+    """Return the dictionary whose items a loop yields as `key`: `for key, value in FLAGS.items()`."""
     for loop in module.above(key):
         call = loop.iter if isinstance(loop, ast.For) else None
         if (
@@ -198,7 +200,7 @@ def _text(module: Module, node: ast.AST | None) -> str:
 
 
 def programs(modules: Sequence[Module]) -> list[Program]:
-    """The modules by what they import of each other; each text that stands alone is a program."""
+    """Group the modules by their imports of each other; each text without imports is a program of its own."""
     whole = [module for module in modules if not module.snippet.fragment]
     found = [Program([module]) for module in modules if module.snippet.fragment]
     group = list(range(len(whole)))
@@ -213,7 +215,9 @@ def programs(modules: Sequence[Module]) -> list[Program]:
 
 
 def imports_of(name: str, text: str) -> list[str]:
-    """The paths, without suffix and relative to a script's own folder, at which what it imports may lie."""
+    """Return the paths, without suffix and relative to a script's own folder, of the modules that it may
+    import.
+    """
     module = Module(Snippet(name, "python", text, ()))
     return sorted({each for each in _local_names(module) if not each.startswith("/")})
 
@@ -225,7 +229,7 @@ def _name(snippet: Snippet) -> str:
 
 
 def _local_names(module: Module) -> Iterator[str]:
-    """The paths, without suffix, at which the modules that are imported may lie."""
+    """Return the paths, without suffix, of the modules that may be imported."""
     path = PurePosixPath(module.snippet.path)
     for name in module.loaded:
         level = len(name) - len(name.lstrip("."))

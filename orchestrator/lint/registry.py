@@ -14,9 +14,9 @@ from orchestrator.lint.source import Snippet
 
 @dataclass(frozen=True)
 class Project:
-    """All that is checked together. `gpu`: the profile asks for one; `variables`: those that it sets.
+    """Everything that is checked together. `gpu`: the profile asks for one; `variables`: those that it sets.
 
-    `locked`: folders whose packages a lock with hashes pins.
+    `locked`: folders whose packages are pinned by a lock with hashes.
     """
 
     programs: tuple[Program, ...]
@@ -44,7 +44,7 @@ project_checks: list[ProjectCheck] = []
 
 
 def register(rules: Sequence[Rule]) -> None:
-    """Add rules to the table. Ids and names are unique."""
+    """Add rules to the table. Ids and names must be unique."""
     names = {rule.name for rule in RULES.values()}
     for rule in rules:
         assert rule.id not in RULES and rule.name not in names, rule
@@ -63,20 +63,20 @@ def _adds(to: list[Check], *rules: Rule) -> Callable[[Check], Check]:
 
 
 def module_check(*rules: Rule) -> Callable[[ModuleCheck], ModuleCheck]:
-    """A check of each Python text by itself."""
+    """Register a check of each Python text by itself."""
     return _adds(module_checks, *rules)
 
 
 def program_check(*rules: Rule) -> Callable[[ProgramCheck], ProgramCheck]:
-    """A check of modules that run together."""
+    """Register a check of modules that run together."""
     return _adds(program_checks, *rules)
 
 
 def snippet_check(*rules: Rule) -> Callable[[SnippetCheck], SnippetCheck]:
-    """A check of each text of whatever language."""
+    """Register a check of each text of any language."""
     return _adds(snippet_checks, *rules)
 
 
 def project_check(*rules: Rule) -> Callable[[ProjectCheck], ProjectCheck]:
-    """A check of everything at once."""
+    """Register a check of everything at once."""
     return _adds(project_checks, *rules)

@@ -1,4 +1,4 @@
-"""Lists of packages, in whatever file: name, extras and versions of each, with their line."""
+"""Read lists of packages from any kind of file: name, extras and versions of each, with their line."""
 
 from __future__ import annotations
 
@@ -53,7 +53,7 @@ _CONDA = re.compile(r"(?:^|[\s;&|(])(?:conda|mamba|micromamba)\s+install\s+(?P<r
 
 @dataclass(frozen=True)
 class Requirement:
-    """One package as asked for, at a line (from 1) and column (from 0) of its snippet."""
+    """One requested package, at a line (from 1) and column (from 0) of its snippet."""
 
     snippet: Snippet
     name: str
@@ -65,7 +65,7 @@ class Requirement:
 
     @property
     def exact(self) -> str | None:
-        """The one version, where it is one."""
+        """Return the version if exactly one is allowed."""
         spec = self.spec.strip().rstrip(",")
         return spec.lstrip("= ") if _EXACT.match(spec) else None
 
@@ -75,7 +75,7 @@ class Requirement:
 
 
 def requirements(snippet: Snippet) -> list[Requirement]:
-    """The packages that a snippet names. Files by URL, paths and options are left out."""
+    """Return the packages that a snippet names. URLs, paths and options are skipped."""
     reader = {
         "requirements": _of_lines,
         "conda": _of_conda,
@@ -89,7 +89,7 @@ def requirements(snippet: Snippet) -> list[Requirement]:
 def named(
     snippet: Snippet, line: int, column: int, text: str, *, upgraded: bool = False
 ) -> Iterator[Requirement]:
-    """The package that one line of requirements names, at most one."""
+    """Return the package that one line of requirements names, if any."""
     plain = re.split(r"(?:^|\s)#", text, maxsplit=1)[0].rstrip()
     indent = len(plain) - len(plain.lstrip())
     found = _LINE.match(plain.strip())
@@ -101,7 +101,7 @@ def named(
 
 
 def locked(snippet: Snippet) -> list[Requirement]:
-    """The packages that a lock pins: hashed requirements, uv.lock or pylock.toml."""
+    """Return the packages that a lock pins: hashed requirements, uv.lock or pylock.toml."""
     if not snippet.path.endswith(("uv.lock", ".toml")):
         return list(_of_lines(snippet))
     lines = snippet.code.split("\n")
@@ -120,7 +120,7 @@ def _of_lines(snippet: Snippet) -> Iterator[Requirement]:
 
 
 def _of_conda(snippet: Snippet) -> Iterator[Requirement]:
-    """`- name=1.2` under dependencies, and `- name==1.2` under pip."""
+    """Read `- name=1.2` under dependencies, and `- name==1.2` under pip."""
     inside = False
     for number, line in enumerate(snippet.code.split("\n"), 1):
         if re.match(r"^\w", line):
@@ -151,7 +151,7 @@ def _of_pyproject(snippet: Snippet) -> Iterator[Requirement]:
 
 
 def _listed(value: dict[str, Any]) -> Iterator[str]:
-    """The packages of [project], its extras, and the groups of the project."""
+    """Return the packages of [project], its extras, and its dependency groups."""
     project = _table(value, "project")
     lists = [project.get("dependencies"), *_table(project, "optional-dependencies").values()]
     lists += _table(value, "dependency-groups").values()
@@ -179,7 +179,7 @@ def _of_commands(snippet: Snippet) -> Iterator[Requirement]:
 
 
 def _logical(code: str) -> Iterator[tuple[int, str]]:
-    """Lines with what a backslash continues, at the number of the first."""
+    """Join lines that a backslash continues, at the number of the first."""
     begin, text = 0, ""
     for number, line in enumerate(code.split("\n"), 1):
         begin = begin or number

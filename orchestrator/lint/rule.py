@@ -1,4 +1,4 @@
-"""What a check says: rules as data, hits inside a text, findings as people and tools read them."""
+"""The results of checks: rules as data, hits inside a text, findings for people and tools."""
 
 from __future__ import annotations
 
@@ -12,7 +12,7 @@ if TYPE_CHECKING:
 
 
 class Severity(StrEnum):
-    """error: fails or trains on something else there; warning: results can differ; info: worth knowing."""
+    """error: fails there, or trains on something else; warning: results can differ; info: worth knowing."""
 
     ERROR = "error"
     WARNING = "warning"
@@ -33,7 +33,7 @@ class Rule:
 
 @dataclass(frozen=True)
 class Hit:
-    """A rule met in a snippet, at a line (from 1) and column (from 0) of the snippet's own code."""
+    """A hit of a rule in a snippet, at a line (from 1) and column (from 0) of the snippet's own code."""
 
     rule: Rule
     snippet: Snippet
@@ -46,7 +46,7 @@ class Hit:
 
 @dataclass(frozen=True, order=True)
 class Finding:
-    """A hazard at a place in a file: line and column from 1; of a notebook, in its `cell`, from 1 too."""
+    """A hazard at a place in a file: line and column from 1; in a notebook with its `cell`, from 1."""
 
     path: str
     cell: int
@@ -61,7 +61,7 @@ class Finding:
 
     @property
     def place(self) -> str:
-        """path:line:column, with the cell of a notebook between."""
+        """Return path:line:column, with the cell of a notebook in between."""
         cell = f":cell {self.cell}" if self.cell else ""
         return f"{self.path}{cell}:{self.line}:{self.column}"
 
@@ -75,7 +75,7 @@ def hit(
     severity: Severity | None = None,
     fix: str | None = None,
 ) -> Hit:
-    """`rule` met at `node` of a Python snippet."""
+    """Return a hit of `rule` at `node` of a Python snippet."""
     line, column = getattr(node, "lineno", 1), getattr(node, "col_offset", 0)
     return Hit(rule, snippet, line, column, message, severity or rule.severity, fix or rule.fix)
 
@@ -90,5 +90,5 @@ def text_hit(
     severity: Severity | None = None,
     fix: str | None = None,
 ) -> Hit:
-    """`rule` met at a line (from 1) and column (from 0) of any snippet."""
+    """Return a hit of `rule` at a line (from 1) and column (from 0) of any snippet."""
     return Hit(rule, snippet, line, column, message, severity or rule.severity, fix or rule.fix)

@@ -1,4 +1,4 @@
-"""`# orch: ignore[ORC101] reason`: findings that people have looked at."""
+"""Suppress findings by comments: `# orch: ignore[ORC101] reason`."""
 
 from __future__ import annotations
 
@@ -15,9 +15,9 @@ _SILENCE = re.compile(r"#\s*orch:\s*ignore(?:\[(?P<rules>[^\]]*)\])?")
 
 @dataclass(frozen=True)
 class Silence:
-    """What a comment at a line (from 1) of a snippet silences; without rules: everything there.
+    """The rules that a comment at a line (from 1) of a snippet suppresses; without rules: all.
 
-    A comment alone on its line speaks of the next line that is none.
+    A comment on a line of its own applies to the next line of code.
     """
 
     line: int
@@ -27,7 +27,7 @@ class Silence:
 
 
 def silences(snippet: Snippet) -> list[Silence]:
-    """Every such comment of a snippet."""
+    """Return every such comment of a snippet."""
     lines = snippet.code.split("\n")
     return [_read(lines, number, column, found) for number, column, found in _found(snippet)]
 
@@ -54,7 +54,7 @@ def _found(snippet: Snippet) -> Iterator[tuple[int, int, re.Match[str]]]:
 
 
 def _comments(snippet: Snippet) -> Iterable[tuple[int, int, str]]:
-    """(line, column, text) of comments: of Python by its own rules, elsewhere from the first # on."""
+    """Yield (line, column, text) of comments: in Python by its grammar, elsewhere from the first #."""
     if snippet.language == "python":
         try:
             tokens = list(tokenize.generate_tokens(io.StringIO(snippet.code).readline))

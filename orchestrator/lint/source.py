@@ -1,4 +1,4 @@
-"""A file's text as snippets: pieces of one language that run as one program."""
+"""Split a file's text into snippets: pieces of one language that run as one program."""
 
 from __future__ import annotations
 
@@ -13,10 +13,10 @@ from orchestrator.lint.notebook import Unreadable, cells
 
 @dataclass(frozen=True)
 class Snippet:
-    """Code of one language. `lines[i]` is (cell, line) in the file of the code's line i + 1.
+    """Code of one language. `lines[i]` is the (cell, line) in the file of the code's line i + 1.
 
-    `language` is python, shell, requirements, conda, pyproject, docker, or unreadable with the reason
-    as code. `fragment`: it is shown in a text, and need not be complete. `indent` is added to columns.
+    `language` is python, shell, requirements, conda, pyproject, docker, or unreadable with the reason as
+    code. `fragment`: an excerpt in a text, which may be incomplete. `indent` is added to columns.
     """
 
     path: str
@@ -27,7 +27,7 @@ class Snippet:
     fragment: bool = False
 
     def place(self, line: int) -> tuple[int, int]:
-        """(cell, line) in the file of a line of the code; the nearest where there is none."""
+        """Return the (cell, line) in the file of a line of the code; the nearest one if it has none."""
         if not self.lines:
             return 0, 1
         return self.lines[min(max(line, 1), len(self.lines)) - 1]
@@ -57,7 +57,7 @@ _LANGUAGES = {
 
 
 def language_of(path: str) -> str | None:
-    """The language of a file by its name, None where there is nothing to check."""
+    """Return the language of a file by its name, None if there is nothing to check."""
     name = PurePosixPath(path).name.lower()
     if PurePosixPath(path).parent.name == "requirements" and name.endswith(".txt"):
         return "requirements"
@@ -65,7 +65,7 @@ def language_of(path: str) -> str | None:
 
 
 def snippets(path: str, text: str) -> list[Snippet]:
-    """The snippets of a file, in its order. A name that tells nothing is taken for Python."""
+    """Return the snippets of a file, in order. A name without a known suffix is taken for Python."""
     language = language_of(path) or "python"
     if _NO_UTF8.search(text):
         if language != "python" or not _CODING.match(text):
@@ -97,14 +97,16 @@ def _of_notebook(path: str, text: str) -> list[Snippet]:
 
 
 def _joined(path: str, language: str, found: Sequence[tuple[int, str]]) -> list[Snippet]:
-    """All cells as the one program that they are, run from top to bottom; those of another language blank."""
+    """Join all cells to one program that runs from top to bottom; cells of other languages become blank
+    lines.
+    """
     lines = tuple((number, n + 1) for number, code in found for n in range(code.count("\n") + 1))
     plain = ["\n" * code.count("\n") if _FOREIGN_CELL.match(code) else code for _, code in found]
     return [Snippet(path, language, "\n".join(plain), lines, fragment=True)]
 
 
 def _shell_lines(path: str, found: Sequence[tuple[int, str]]) -> list[Snippet]:
-    """`!pip install x` and `%pip install x`, as the shell lines that they are."""
+    """Return `!pip install x` and `%pip install x` as shell lines."""
     shell: list[tuple[int, int, str]] = []
     for number, code in found:
         whole = re.match(r"\s*%%(bash|sh|!)", code) is not None

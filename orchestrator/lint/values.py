@@ -1,4 +1,4 @@
-"""What is known of an expression's value without running it: texts, numbers, arguments of calls."""
+"""Evaluate expressions without running them, as far as possible: texts, numbers, arguments of calls."""
 
 from __future__ import annotations
 
@@ -16,7 +16,7 @@ JOINS = {"os.path.join", "pathlib.Path", "pathlib.PurePath", "pathlib.PosixPath"
 
 
 def argument(call: ast.Call, position: int, *names: str) -> ast.expr | None:
-    """The argument of `call` at `position` (from 0; -1: by name only) or by one of `names`."""
+    """Return the argument of `call` at `position` (from 0; -1: by name only) or by one of `names`."""
     named = next((k.value for k in call.keywords if k.arg in names), None)
     if named is not None:
         return named
@@ -28,12 +28,12 @@ def argument(call: ast.Call, position: int, *names: str) -> ast.expr | None:
 
 
 def unclear(call: ast.Call) -> bool:
-    """Whether `call` takes arguments that are not written there: *args or **options."""
+    """Whether `call` has arguments that are not written there: *args or **options."""
     return any(k.arg is None for k in call.keywords) or any(isinstance(a, ast.Starred) for a in call.args)
 
 
 def truth(module: Module, node: ast.AST | None) -> bool | None:
-    """True or False where that is what is written, None elsewhere."""
+    """Return True or False if that is written literally, otherwise None."""
     found = module.value(node)
     return found.value if isinstance(found, ast.Constant) and isinstance(found.value, bool) else None
 
@@ -43,7 +43,7 @@ def is_none(node: ast.AST | None) -> bool:
 
 
 def number(module: Module, node: ast.AST | None) -> int | None:
-    """The whole number that an expression is, where that is plain."""
+    """Return the whole number that an expression is, if that is certain."""
     found = module.value(node)
     if isinstance(found, ast.Constant) and type(found.value) is int:
         return found.value
@@ -51,7 +51,7 @@ def number(module: Module, node: ast.AST | None) -> int | None:
 
 
 def texts(module: Module, node: ast.AST | None, depth: int = _DEPTH) -> list[str]:
-    """The texts that an expression may be, UNKNOWN in place of what is not known; [] where none is."""
+    """Return the texts that an expression may be, with UNKNOWN for unknown parts; [] if it is no text."""
     if node is None or depth <= 0:
         return []
     return list(dict.fromkeys(_texts(module, node, depth)))[:_MAX_TEXTS]
@@ -86,7 +86,7 @@ def _texts(module: Module, node: ast.AST, depth: int) -> Iterator[str]:
 
 
 def _held(module: Module, node: ast.Subscript) -> list[ast.expr]:
-    """What a dictionary that is written out holds under a key, or under any where the key is not known."""
+    """Return what a literal dictionary holds under a key, or under any key if the key is unknown."""
     table = module.value(node.value)
     if not isinstance(table, ast.Dict):
         return []
@@ -96,7 +96,7 @@ def _held(module: Module, node: ast.Subscript) -> list[ast.expr]:
 
 
 def _of_class(module: Module, node: ast.Attribute) -> list[ast.expr]:
-    """`Paths.ROOT`, of a class that stands here with `ROOT = …` in its body."""
+    """Return the value of `Paths.ROOT`, for a class here with `ROOT = …` in its body."""
     found = module.classes.get(node.value.id) if isinstance(node.value, ast.Name) else None
     given: list[ast.expr] = []
     for statement in found.body if found else ():
@@ -136,7 +136,7 @@ def _called(module: Module, node: ast.Call, depth: int) -> Iterator[str]:
 
 
 def _joined(parts: list[str]) -> str:
-    """As os.path.join would: an absolute part drops what is before it."""
+    """Join like os.path.join: an absolute part drops what precedes it."""
     result = ""
     for part in parts:
         result = part if part.startswith("/") or not result else f"{result.rstrip('/')}/{part}"
@@ -144,13 +144,13 @@ def _joined(parts: list[str]) -> str:
 
 
 def shown(text: str) -> str:
-    """`text` for people: short, the unknown as an ellipsis."""
+    """Format `text` for users: short, with an ellipsis for the unknown."""
     plain = text.replace(UNKNOWN, "…")
     return plain if len(plain) <= 60 else f"{plain[:57]}…"
 
 
 def source(node: ast.AST) -> str:
-    """The code of `node` on one line, "" where it is too deep to be written."""
+    """Return the code of `node` on one line, "" if it is nested too deeply."""
     try:
         return " ".join(ast.unparse(node).split())
     except (RecursionError, ValueError, AttributeError):
@@ -158,7 +158,7 @@ def source(node: ast.AST) -> str:
 
 
 def inside(node: ast.AST) -> Iterator[ast.AST]:
-    """`node` and everything below it."""
+    """Yield `node` and everything below it."""
     return ast.walk(node)
 
 

@@ -1,4 +1,4 @@
-"""The gate of a profile as it is written: limits of metrics, margins, verdicts."""
+"""The gate of a profile, as it is written: limits of metrics, margins, verdicts."""
 
 from __future__ import annotations
 
@@ -34,41 +34,45 @@ PARITY_CHOICES = tuple(_PARITY)
 
 
 def parse_model_name(value: object) -> str:
-    """The name of a link in `models/`."""
+    """Parse the name of a link in `models/`."""
     if isinstance(value, str) and re.fullmatch(NAME_PATTERN, value):
         return value
     raise ValueError(f"expected a name of letters, digits, . _ and -, found {describe(value)}")
 
 
 def parse_limits(value: object) -> dict[str, Limit]:
-    """`{accuracy: ">= 0.95", loss: {max: 0.3}}`. Raises ValueError with the metric's name."""
+    """Parse `{accuracy: ">= 0.95", loss: {max: 0.3}}`. Raises ValueError with the metric's name."""
     return {name: _named(name, _limit, found) for name, found in _metrics(value).items()}
 
 
 def parse_margins(value: object) -> dict[str, float]:
-    """`{accuracy: 0.01}`: by how much each may be worse. Raises ValueError with the metric's name."""
+    """Parse `{accuracy: 0.01}`: by how much each metric may be worse. Raises ValueError with the metric's
+    name.
+    """
     return {name: _named(name, _margin, found) for name, found in _metrics(value).items()}
 
 
 def parse_parity(value: object) -> tuple[Conclusion, ...]:
-    """The verdicts that `identical` or `equivalent` accepts."""
+    """Return the verdicts that `identical` or `equivalent` accepts."""
     word = value.lower() if isinstance(value, str) else value
     return _PARITY[parse_choice(word, PARITY_CHOICES)]
 
 
 def margins(limits: Mapping[str, Limit], by: Mapping[str, float]) -> dict[str, Margin]:
-    """Margins with their direction. A metric whose direction nothing tells has none: see `undirected`."""
+    """Return the margins with their direction; without metrics of unknown direction: see `undirected`."""
     found = {name: (amount, higher_is_better(name, limits.get(name))) for name, amount in by.items()}
     return {name: Margin(amount, higher) for name, (amount, higher) in found.items() if higher is not None}
 
 
 def undirected(limits: Mapping[str, Limit], by: Mapping[str, float]) -> list[str]:
-    """Metrics of `not_worse` of which neither their limit nor their name tells whether more is better."""
+    """Return the metrics of `not_worse` for which neither their limit nor their name tells whether more is
+    better.
+    """
     return [name for name in by if higher_is_better(name, limits.get(name)) is None]
 
 
 def higher_is_better(name: str, limit: Limit | None = None) -> bool | None:
-    """Whether more of a metric is better, by its limit, else by its name; None where neither tells."""
+    """Whether more of a metric is better, by its limit, else by its name; None if unknown."""
     if limit and (limit.low is None) != (limit.high is None):
         return limit.low is not None
     higher, lower = bool(_HIGHER.search(name)), bool(_LOWER.search(name))

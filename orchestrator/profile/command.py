@@ -1,4 +1,4 @@
-"""A command as a list of arguments, from a list or from one line. No shell is involved, and none is faked."""
+"""A command as a list of arguments, from a list or from one line. No shell is involved or imitated."""
 
 from __future__ import annotations
 
@@ -16,7 +16,7 @@ _ADVICE = (
 
 
 def parse_command(value: object) -> tuple[str, ...]:
-    """The arguments of `value`, one line or a list. Raises ValueError with what to write instead."""
+    """Return the arguments of `value`, one line or a list. Raises ValueError with what to write instead."""
     if isinstance(value, str):
         arguments = _split(value)
     elif isinstance(value, tuple) and all(isinstance(argument, str) for argument in value):
@@ -44,7 +44,9 @@ def _split(line: str) -> tuple[str, ...]:
 
 
 def shell_syntax(line: str) -> str | None:
-    """What in `line` only a shell would act on, quoted for an error text; None where there is nothing."""
+    """Return the part of `line` that only a shell would interpret, quoted for an error message; None if there
+    is none.
+    """
     quote = ""
     position = 0
     while position < len(line):

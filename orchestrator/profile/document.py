@@ -1,4 +1,4 @@
-"""The profile as it is written: the one model behind reading, the JSON Schema and the hints."""
+"""The profile as it is written: the one model for reading, the JSON Schema and suggestions."""
 
 from __future__ import annotations
 

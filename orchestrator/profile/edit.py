@@ -1,6 +1,6 @@
-"""Put values into a profile's text without touching the rest of it: comments, order and quotes stay.
+"""Set values in a profile's text without touching the rest: comments, order and quotes stay.
 
-What is not sure to be an edit of these values and nothing else is refused.
+An edit that might change anything else is refused.
 """
 
 from __future__ import annotations
@@ -15,13 +15,13 @@ Keys = tuple[str, ...]
 
 
 class NotEditable(ValueError):
-    """The text is written in a way in which the value cannot be put safely; the text says where."""
+    """The text is written in a way that allows no safe edit; the message says where."""
 
 
 def edited(text: str, changes: Mapping[Keys, str]) -> str:
-    """`text` with plain scalars put at `changes`, the keys that lead to them.
+    """Return `text` with plain scalars set at `changes`, which are addressed by their keys.
 
-    Raises NotEditable, and Refused where the text is no profile's.
+    Raises NotEditable, and Refused if the text is no profile.
     """
     result = text
     for keys, value in changes.items():
@@ -78,7 +78,7 @@ def _replaced(text: str, node: ScalarNode, value: str) -> str:
 
 
 def _inserted(text: str, parent: MapNode, keys: Keys, value: str, *, top: bool) -> str:
-    """As the first of the parent's keys; at the end of the text where that is the whole document."""
+    """Insert as the first of the parent's keys; at the end of the text if the parent is the document."""
     if top:
         end = "" if text.endswith("\n") or not text else "\n"
         return f"{text}{end}{_block(keys, value, 0)}"

@@ -1,6 +1,6 @@
 """Add entries to a profile's `data:` without touching the rest of its text.
 
-What is not sure to be an addition of these entries and nothing else is refused.
+An addition that might change anything else is refused.
 """
 
 from __future__ import annotations
@@ -20,20 +20,20 @@ _NO_TEXT = frozenset(("null", "true", "false", "yes", "no", "on", "off", "~"))
 
 @dataclass(frozen=True)
 class NewData:
-    """One entry: `source` as the profile writes it; `target` None: its default."""
+    """One entry: `source` as the profile writes it; a `target` of None is its default."""
 
     source: str
     target: str | None = None
 
     def as_data(self) -> dict[str, str]:
-        """The entry as plain data."""
+        """Return the entry as plain data."""
         return {"source": self.source} | ({"target": self.target} if self.target else {})
 
 
 def with_data(text: str, entries: Sequence[NewData]) -> str:
-    """`text` with further entries of data, those that it has already left out.
+    """Return `text` with further entries of data; those that it already has are skipped.
 
-    Raises NotEditable, and Refused where the text is no profile's.
+    Raises NotEditable, and Refused if the text is no profile.
     """
     before = to_data(read_tree(text.encode(), "the profile"))
     data = before.get("data") if isinstance(before, dict) else None
@@ -61,7 +61,7 @@ def _is_utf8(text: str) -> bool:
 
 
 def _listed(value: object) -> object:
-    """Lists for tuples."""
+    """Convert tuples to lists."""
     if isinstance(value, dict):
         return {key: _listed(item) for key, item in value.items()}
     return [_listed(item) for item in value] if isinstance(value, (list, tuple)) else value
@@ -89,7 +89,7 @@ def _added(text: str, entries: Sequence[NewData]) -> str:
 
 
 def _opened(line: str, entries: Sequence[NewData]) -> list[str]:
-    """`data: []` as a list of lines; its comment stays."""
+    """Convert `data: []` to a list of lines; its comment stays."""
     found = re.fullmatch(r"(data:)\s*\[\s*\]([ \t]*)(#.*)?\n", line)
     if found is None:
         raise NotEditable("its empty list of data is not written on one line")
@@ -98,7 +98,7 @@ def _opened(line: str, entries: Sequence[NewData]) -> list[str]:
 
 
 def _after_last(lines: list[str], node: ListNode, entries: Sequence[NewData]) -> str:
-    """Below the last entry of a list in lines."""
+    """Insert below the last entry of a list of lines."""
     first = lines[node.items[0].place.line - 1]
     dash = re.match(r"( *)- ", first)
     if dash is None:
@@ -110,7 +110,7 @@ def _after_last(lines: list[str], node: ListNode, entries: Sequence[NewData]) ->
 
 
 def _belongs(line: str, indent: int) -> bool:
-    """Whether a line continues an entry that begins with a dash at this column."""
+    """Whether a line continues an entry whose dash is at this column."""
     return bool(line.strip()) and len(line) - len(line.lstrip(" ")) > indent
 
 
@@ -124,6 +124,6 @@ def _written(entries: Sequence[NewData], indent: str) -> list[str]:
 
 
 def scalar(text: str) -> str:
-    """A text as YAML has it: as it is where that is plain, else in quotes."""
+    """Return a text as a YAML scalar: unchanged if it is plain, else in quotes."""
     plain = _PLAIN.fullmatch(text) and text.lower() not in _NO_TEXT and not re.fullmatch(r"[\d._e+-]+", text)
     return text if plain else json.dumps(text, ensure_ascii=False)

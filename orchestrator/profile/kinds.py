@@ -1,4 +1,4 @@
-"""The types of a profile's fields: each parses what YAML gave, and tells editors the same as JSON Schema."""
+"""The types of a profile's fields: each parses a YAML value, and has a JSON Schema for editors."""
 
 from __future__ import annotations
 
@@ -27,7 +27,9 @@ _NOT_EMPTY = {"type": "string", "minLength": 1}
 
 @dataclass(frozen=True, eq=False)
 class Parsed:
-    """A field's type: `parse` takes what YAML gave or raises ValueError; `schema` tells editors the same."""
+    """A field's type: `parse` takes a YAML value or raises ValueError; `schema` describes the same to
+    editors.
+    """
 
     parse: Callable[[object], object]
     schema: dict[str, Any] | Callable[[], dict[str, Any]]
@@ -41,7 +43,7 @@ class Parsed:
 
 @dataclass(frozen=True, eq=False)
 class OrOneWord:
-    """A section that may be written as one word, too."""
+    """A section that may also be written as one word."""
 
     word: dict[str, Any]
 
@@ -62,7 +64,7 @@ def _choice(*choices: str) -> Parsed:
 
 
 def cloud_names() -> tuple[str, ...]:
-    """What `cloud` may be, as messages and the schema list it."""
+    """Return the values of `cloud`, as messages and the schema list them."""
     return (clouds.LOCAL, *clouds.elsewhere(), clouds.ANY)
 
 
@@ -101,7 +103,7 @@ def _disk(value: object) -> int:
 
 
 def _expanded_disk(value: object) -> object:
-    """`100 GiB` as the mapping that it stands for."""
+    """Expand `100 GiB` to the mapping that it abbreviates."""
     if isinstance(value, dict):
         return value
     _disk(value)

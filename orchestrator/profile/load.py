@@ -41,12 +41,13 @@ def load(
     files: bool = False,
     at: Path | None = None,
 ) -> Profile:
-    """The profile at `path`, with ORCH_SET_… of `environ` (this process's) and then `overrides` applied.
+    """Return the profile at `path`, with ORCH_SET_… of `environ` (this process's) and then `overrides`
+    applied.
 
-    `overrides` are key=value. Paths are relative to the folder of `path`, or of `at`, where the text lay.
-    With `files`, code, lock, interpreter, data and script must exist here, too. Raises ProfileError and
-    nothing else; its message has one line for each thing that is wrong: unknown keys first, then in the order
-    of the text.
+    `overrides` are key=value. Paths are relative to the folder of `path`, or of `at`, if the text came from
+    there. With `files`, code, lock, interpreter, data and script must also exist here. Raises only
+    ProfileError; its message has one line for each problem: unknown keys first, then in the order of the
+    text.
     """
     environ = os.environ if environ is None else environ
     try:
@@ -57,7 +58,7 @@ def load(
 
 
 def _read(path: Path) -> bytes:
-    """Raises Refused, with the path alone as its place."""
+    """Read the file. Raises Refused, with the path alone as its place."""
     try:
         mode = Path(path).stat().st_mode
         if not stat.S_ISREG(mode):
@@ -98,7 +99,7 @@ def _located(breach: Breach, tree: Node) -> Problem:
 
 
 def to_data(node: Node, keys: tuple[str, ...] = ()) -> Data:
-    """`node` without its places. Arguments and variables stay the text that was written: 1.10 is not 1.1."""
+    """Return `node` without places. Arguments and variables keep their text: 1.10 is not 1.1."""
     if isinstance(node, MapNode):
         return {key: to_data(item, (*keys, key)) for key, item in node.items.items()}
     if isinstance(node, ListNode):
@@ -112,7 +113,7 @@ def _is_text(keys: tuple[str, ...]) -> bool:
 
 
 def _places(node: Node, key: str = "") -> Iterator[tuple[str, str]]:
-    """The place of every value, by its dotted key."""
+    """Return the place of every value, by its dotted key."""
     if key:
         yield key, str(node.place)
     if isinstance(node, MapNode):
@@ -124,7 +125,7 @@ def _places(node: Node, key: str = "") -> Iterator[tuple[str, str]]:
 
 
 def _refuse(problems: Sequence[Problem]) -> NoReturn:
-    """Raises ProfileError at the first place, with the other problems on lines of their own."""
+    """Raise ProfileError at the first place, with the other problems on further lines."""
     first, *others = sorted(dict.fromkeys(problems), key=lambda problem: problem.order)
     lines = [first.text, *(f"{problem.place}: {problem.text}" for problem in others)]
     if len(lines) > MAX_SHOWN:

@@ -26,19 +26,20 @@ class OnMismatch:
     not_compared: str = STOP
 
     def stops(self, verdict: str) -> bool:
-        """Whether a run of this verdict (as `Verdict.verdict`) is not started."""
+        """Whether this verdict (as `Verdict.verdict`) prevents the run from starting."""
         if verdict == Conclusion.IDENTICAL:
             return False
         return bool(getattr(self, key_of(verdict), STOP) == STOP)
 
 
 def key_of(verdict: str) -> str:
-    """A verdict as a profile writes it."""
+    """Return a verdict as a profile writes it."""
     return verdict.lower().replace(" ", "_")
 
 
 def parse_on_mismatch(value: object) -> OnMismatch:
-    """One word for all verdicts, or a mapping verdict -> word; verdicts that it lacks keep their default.
+    """Parse one word for all verdicts, or a mapping verdict -> word; verdicts that it lacks keep their
+    default.
 
     Raises ValueError.
     """

@@ -1,4 +1,4 @@
-"""Sentences for a path that is no profile: the profile that was probably meant, and those that are near."""
+"""Messages for a path that is no profile: which profile was probably meant, and which are near."""
 
 from __future__ import annotations
 
@@ -19,7 +19,9 @@ _KEYS = (re.compile(rb"^cloud\s*:", re.MULTILINE), re.compile(rb"^train\s*:", re
 
 
 def shown_path(path: Path) -> str:
-    """A path for one line of a message: control characters are escaped, the middle of a long one is cut."""
+    """Format a path for one line of a message: control characters are escaped, a long path is cut in the
+    middle.
+    """
     text = str(path)
     if len(text) > _LONGEST:
         text = f"{text[: _LONGEST // 2]}…{text[-_LONGEST // 2 :]}"
@@ -27,7 +29,7 @@ def shown_path(path: Path) -> str:
 
 
 def no_such_file(path: Path) -> str:
-    """Name the profile of a similar name, else those that are there, else how one is made."""
+    """Name the profile with a similar name, else those that exist, else how to create one."""
     near = list(profiles_near(path))
     stems = {other.stem.lower(): other for other in reversed(near)}
     if word := nearest(path.stem.lower(), list(stems)):
@@ -36,7 +38,7 @@ def no_such_file(path: Path) -> str:
 
 
 def no_plain_file(path: Path, *, is_folder: bool) -> str:
-    """The same for a path that exists."""
+    """The same as `no_such_file`, for a path that exists."""
     if not is_folder:
         return "a profile is a plain file, and this is none"
     return f"this is a folder, and a profile is a file; {_listed(list(profiles_near(path / '_')))}"

@@ -1,9 +1,9 @@
-"""What beats the file: `--set key=value` and, below it, ORCH_SET_… in the environment.
+"""Values that take precedence over the file: `--set key=value` and, below it, ORCH_SET_… in the environment.
 
 `--set resources.cpus=4`, `--set data.0.source=~/images`; the same by environment is
-ORCH_SET_RESOURCES__CPUS=4: two underscores between keys, which are lower-cased, but for the names of
-variables (ORCH_SET_TRAIN__ENV__SEED=1). A value is read as in YAML without quotes; one that starts
-with [, { or a quote is read as YAML.
+ORCH_SET_RESOURCES__CPUS=4: two underscores between keys, which are converted to lower case, except names of
+variables (ORCH_SET_TRAIN__ENV__SEED=1). A value is read as in YAML without quotes; one that starts with [, {
+or a quote is read as YAML.
 """
 
 from __future__ import annotations
@@ -32,7 +32,7 @@ ENV_PREFIX = f"{PREFIX}TRAIN__ENV"
 
 @dataclass(frozen=True)
 class Override:
-    """One value from outside the file: the keys that lead to it, its text if any, and where it was said."""
+    """One value from outside the file: its keys, its text if any, and its source."""
 
     keys: tuple[str, ...]
     text: str | None
@@ -40,7 +40,9 @@ class Override:
 
 
 def overridden(root: Node, flags: Sequence[str], environ: Mapping[str, str]) -> Node:
-    """`root` with every override put in its place, the stronger last. Raises Refused where any has none."""
+    """Return `root` with every override applied, the strongest last. Raises Refused if an override has no
+    place.
+    """
     if isinstance(root, ScalarNode) and root.value is None:
         root = MapNode(root.place)
     problems: list[Problem] = []
@@ -76,38 +78,38 @@ _SECRET = ("train", "env")
 
 
 def without_secrets(flags: Sequence[str]) -> tuple[str, ...]:
-    """The overrides that may be written down: those of train.env, whose values may be secrets, left out."""
+    """Return the overrides that may be stored: all but those of train.env, whose values may be secrets."""
     return tuple(flag for flag in flags if not _may_be_secret(flag))
 
 
 def secrets_of(flags: Sequence[str]) -> tuple[str, ...]:
-    """The overrides that must not be written down."""
+    """Return the overrides that must not be stored."""
     return tuple(flag for flag in flags if _may_be_secret(flag))
 
 
 def redacted(flags: Sequence[str]) -> list[str]:
-    """The overrides in their order, with "…" for values that may be secrets."""
+    """Return the overrides in their order, with "…" for values that may be secrets."""
     return [f"{name_of(flag)}=…" if _may_be_secret(flag) else flag for flag in flags]
 
 
 def name_of(flag: str) -> str:
-    """The key of an override, without its value: train.env.TOKEN."""
+    """Return the key of an override, without its value: train.env.TOKEN."""
     return ".".join(_from_flag(flag).keys)
 
 
 def of_environment(environ: Mapping[str, str]) -> tuple[str, ...]:
-    """The overrides that ORCH_SET_… of `environ` give, in the form of flags."""
+    """Return the overrides in ORCH_SET_… of `environ`, in the form of flags."""
     return tuple(f"{'.'.join(each.keys)}={each.text}" for each in _from_environ(environ))
 
 
 def is_set(name: str, flags: Sequence[str], environ: Mapping[str, str]) -> bool:
-    """Whether the overrides, or ORCH_SET_… of `environ`, give a value for what is called `name`."""
+    """Whether the overrides, or ORCH_SET_… of `environ`, set the field `name`."""
     given = {".".join(override.keys) for override in _from_environ(environ)} | {name_of(f) for f in flags}
     return covered(name, given)
 
 
 def covered(name: str, names: Iterable[str]) -> bool:
-    """Whether `name` is one of `names`, or within one: train.env.TOKEN is within train.env."""
+    """Whether `name` is one of `names`, or inside one: train.env.TOKEN is inside train.env."""
     return any(name == each or name.startswith(f"{each}.") for each in names)
 
 

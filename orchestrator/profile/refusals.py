@@ -1,4 +1,4 @@
-"""What pydantic found, as sentences at places in the tree: what was expected, and the nearest valid key."""
+"""Convert pydantic's errors to sentences with places: what was expected, and the nearest valid key."""
 
 from __future__ import annotations
 
@@ -58,9 +58,9 @@ _OTHER_WORDS = {
 
 
 def problems_of(error: ValidationError, root: Node) -> list[Problem]:
-    """Every error at its key or value in `root`: unknown keys first, then in the order of the text.
+    """Return every error at its key or value in `root`: unknown keys first, then in the order of the text.
 
-    What is missing because its key is misspelt is not reported a second time.
+    A key that is missing only because it is misspelt is not reported a second time.
     """
     details = error.errors(include_url=False)
     meant = {_key_meant(detail["loc"]) for detail in details if detail["type"] == "extra_forbidden"}
@@ -69,7 +69,7 @@ def problems_of(error: ValidationError, root: Node) -> list[Problem]:
 
 
 def _follows(detail: ErrorDetails, meant: set[str | None]) -> bool:
-    """Whether a key is missing because an unknown one stands for it, or for one below it."""
+    """Whether a key is missing because an unknown key is written for it, or for one below it."""
     lacking = dotted(detail["loc"])
     below = (f"{lacking}.", f"{lacking}[")
     return detail["type"] == "missing" and any(
@@ -78,7 +78,7 @@ def _follows(detail: ErrorDetails, meant: set[str | None]) -> bool:
 
 
 def dotted(loc: Loc) -> str:
-    """data[0].source for ("data", 0, "source")."""
+    """Return data[0].source for ("data", 0, "source")."""
     text = ""
     for key in loc:
         text += f"[{key}]" if isinstance(key, int) else f".{key}" if text else key
@@ -86,17 +86,17 @@ def dotted(loc: Loc) -> str:
 
 
 def place_of_value(root: Node, loc: Loc) -> Place:
-    """Where the value at `loc` stands, or the nearest thing around it."""
+    """Return the place of the value at `loc`, or of the nearest value around it."""
     return _walk(root, loc)[-1][1].place
 
 
 def place_of_key(root: Node, loc: Loc) -> Place:
-    """Where the key at `loc` stands; the key around it where it is absent, the start where there is none."""
+    """Return the place of the key at `loc`; of the key around it if absent, or the start of the text."""
     return _walk(root, loc)[-1][0]
 
 
 def _walk(root: Node, loc: Loc) -> list[tuple[Place, Node]]:
-    """(place of key, value) from the root down to `loc`, as far as it exists."""
+    """Yield (place of key, value) from the root to `loc`, as far as it exists."""
     path = [(root.place, root)]
     for key in loc:
         node = path[-1][1]
@@ -151,7 +151,7 @@ def _unknown_key(loc: Loc) -> str:
 
 
 def _key_meant(loc: Loc) -> str | None:
-    """The whole key, like train.command, that an unknown one was probably meant to be."""
+    """Return the full key, such as train.command, for which an unknown one was probably written."""
     *around, key = loc
     word = str(key)
     if other := _OTHER_WORDS.get(word):

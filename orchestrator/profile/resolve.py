@@ -1,4 +1,4 @@
-"""Document -> Profile: paths made absolute, defaults found, files looked at. Reads the file system only."""
+"""Document -> Profile: make paths absolute, find defaults, check files. Only reads the file system."""
 
 # ruff: noqa: PTH112, PTH113  (os.path answers False where a name is too long to exist; Path raises)
 
@@ -26,7 +26,7 @@ LOCAL_DURATION = 4 * 3600
 def resolve(
     document: Document, path: Path, environ: Mapping[str, str], places: Mapping[str, str]
 ) -> tuple[resolved.Profile, list[Breach]]:
-    """The profile, and every rule that it breaks, files not looked at."""
+    """Return the profile, and every rule that it breaks, without checking files."""
     folder = Folder(path.parent.resolve(), environ)
     code = folder.path(document.code.path)
     data = tuple(_data(entry, folder, code) for entry in document.data)
@@ -81,14 +81,14 @@ class Folder:
         self.home = environ.get("HOME") or str(Path.home())
 
     def path(self, text: str) -> Path:
-        """`text` made absolute and plain, its links not followed."""
+        """Return `text` as an absolute, normalised path, without following links."""
         if text == "~" or text.startswith("~/"):
             text = self.home + text[1:]
         return Path(os.path.normpath(self.base / text))
 
 
 def digest(document: Document) -> str:
-    """SHA-256 over what the document says, in whatever words it says it."""
+    """Return a SHA-256 of the document's content, independent of its spelling."""
     text = json.dumps(document.model_dump(), sort_keys=True, default=_plain, ensure_ascii=True)
     return hashlib.sha256(text.encode()).hexdigest()
 
@@ -177,19 +177,19 @@ def _mlflow(document: Document, places: Mapping[str, str]) -> resolved.Mlflow:
 
 
 def default_lock(code: Path) -> Path | None:
-    """The first lock that lies in `code`."""
+    """Return the first lock file in `code`."""
     return next((code / name for name in LOCKS if _pins(code / name)), None)
 
 
 def lock_command(code: Path) -> str:
-    """What makes a lock out of what `code` names as its requirements."""
+    """Return the command that makes a lock from the requirements in `code`."""
     named = ("requirements.in", "requirements.txt", "pyproject.toml")
     source = next((name for name in named if os.path.isfile(code / name)), "requirements.in")
     return f"uv pip compile --generate-hashes {source} -o requirements.lock"
 
 
 def _pins(path: Path) -> bool:
-    """A requirements.txt is a lock where it has hashes; most have none."""
+    """Whether a requirements.txt is a lock, that is, has hashes; most have none."""
     if not os.path.isfile(path):
         return False
     return path.name != "requirements.txt" or "--hash" in path.read_text(errors="replace")
@@ -212,7 +212,7 @@ def _bucket(entry: DataSection, code: Path) -> resolved.DataTree:
 
 
 def _target(source: Path, code: Path) -> str:
-    """As the source lies in the code's folder, seen through links above it; else its own name."""
+    """Return the source's place in the code's folder, with links above it resolved; else its name."""
     for path in (source, Path(os.path.realpath(source.parent)) / source.name):
         for root in (code, Path(os.path.realpath(code))):
             if path.is_relative_to(root):
@@ -232,7 +232,7 @@ def _overlapping(profile: resolved.Profile) -> Iterator[Breach]:
 
 
 def absent_files(profile: resolved.Profile) -> Iterator[Breach]:
-    """What the profile names and this computer lacks."""
+    """Return what the profile names and this computer lacks."""
     code = profile.code.path
     if not os.path.isdir(code):
         yield Breach(("code", "path"), f"there is no folder {code}")
@@ -264,7 +264,7 @@ _BARE_OPTION = re.compile(r"-[bBdEiIOPqsSuvx]+")
 
 
 def _script(argv: tuple[str, ...]) -> str | None:
-    """The script of `python -u train.py …`, where it is one of the project's own."""
+    """Return the script of `python -u train.py …`, if it belongs to the project."""
     if argv[0] != "python":
         return None
     named = next((word for word in argv[1:] if not _BARE_OPTION.fullmatch(word)), "")

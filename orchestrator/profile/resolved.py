@@ -1,4 +1,4 @@
-"""The profile as the rest of the product sees it: every path absolute, every default in its place."""
+"""The profile as the other rooms see it: every path absolute, every default filled in."""
 
 from __future__ import annotations
 
@@ -19,7 +19,7 @@ from orchestrator.runtime.acting import inheritable
 class Resources:
     """What the machine must have; memory, disk and local SSD in bytes, network in Gbit/s.
 
-    None: anything will do. Local SSD and network are minimums.
+    None: no requirement. Local SSD and network are minimums.
     """
 
     cpus: Bound | None
@@ -36,7 +36,7 @@ class Resources:
 
 @dataclass(frozen=True)
 class Stack:
-    """`lock` is None where the project has none, `python` where an environment is to be made of the lock."""
+    """`lock` is None if the project has none; `python` is None if an environment is created from the lock."""
 
     lock: Path | None
     python: Path | None
@@ -56,10 +56,10 @@ class Code:
 class DataTree:
     """One folder or file: `source` here, `target` where the script finds it, relative or absolute.
 
-    With a `bucket`, its address, the machine fetches the objects from there; `source` is then where those
-    that `sample` names (all, where it is empty) are put on this computer when a proof needs them. `stage`: a
-    new machine fetches it from the profile's store, into which it is put once. `stream`: a run begins while
-    the objects of the bucket still come.
+    With a `bucket`, its URL, the machine downloads the objects itself; `source` is then the folder on this
+    computer for those that `sample` names (all if empty), when a proof needs them. `stage`: upload it once to
+    the profile's store, from which new machines download it. `stream`: a run starts while the objects of the
+    bucket are still arriving.
     """
 
     source: Path
@@ -73,11 +73,11 @@ class DataTree:
 
 @dataclass(frozen=True)
 class Train:
-    """The command and its inputs. `outputs` empty: everything that the run makes in its working folder.
+    """The command and its inputs. `outputs` empty: everything that the run creates in its working folder.
 
-    `check_imports`: modules that the check of the fetched models may import. `allow`: differences that
-    `stack.allow` accepts; such a variable is not inherited. `checkpoints`: where the run saves what it can go
-    on from.
+    `check_imports`: modules that the check of the downloaded models may import. `allow`: differences that
+    `stack.allow` accepts; such a variable is not inherited. `checkpoints`: where the run saves the state from
+    which it can resume.
     """
 
     command: tuple[str, ...]
@@ -89,7 +89,7 @@ class Train:
     checkpoints: tuple[str, ...] = ()
 
     def inherited(self, environ: Mapping[str, str] | None = None) -> dict[str, str]:
-        """The variables of `environ` (this process's) that change numbers: the run gets them too."""
+        """Return the variables of `environ` (this process's) that change results; the run gets them."""
         found = inheritable(os.environ if environ is None else environ)
         return {
             name: value
@@ -98,9 +98,9 @@ class Train:
         }
 
     def environment(self, environ: Mapping[str, str] | None = None) -> dict[str, str]:
-        """The variables of the run: inherited ones, and those of `env`, filled in from `environ`.
+        """Return the variables of the run: inherited ones, and those of `env`, filled in from `environ`.
 
-        The result may hold secrets: hand it on, never keep or print it. Raises ProfileError where
+        The result may contain secrets: pass it on, but never store or print it. Raises ProfileError if
         `environ` lacks a variable.
         """
         given = os.environ if environ is None else environ
@@ -122,14 +122,14 @@ def _value(name: str, value: str | FromEnv, environ: Mapping[str, str]) -> str:
 
 @dataclass(frozen=True)
 class Notify:
-    """Who is told of a run's end, and of which: finished, failed."""
+    """Whom to notify of a run's end, and of which ends: finished, failed."""
 
     on: tuple[str, ...]
     webhook: str | FromEnv | None
     command: tuple[str, ...] | None
 
     def url(self, environ: Mapping[str, str] | None = None) -> str | None:
-        """The webhook, which may be a secret. Raises ProfileError where `environ` lacks its variable."""
+        """Return the webhook, which may be a secret. Raises ProfileError if `environ` lacks its variable."""
         if self.webhook is None:
             return None
         return _value("notify.webhook", self.webhook, os.environ if environ is None else environ)
@@ -145,7 +145,7 @@ class Mlflow:
     artifacts: bool = True
 
     def server(self, environ: Mapping[str, str] | None = None) -> str | None:
-        """The address of the server. Raises ProfileError if `environ` lacks its variable."""
+        """Return the URL of the server. Raises ProfileError if `environ` lacks its variable."""
         given = os.environ if environ is None else environ
         if self.uri is None:
             return given.get("MLFLOW_TRACKING_URI", "").strip() or None
@@ -154,7 +154,7 @@ class Mlflow:
 
 @dataclass(frozen=True)
 class Retry:
-    """How often a run is begun again by itself: after its machine was taken or lost, after it failed."""
+    """How often a run is retried by itself: after its machine was lost or preempted, and after it failed."""
 
     interruption: int = 0
     error: int = 0
@@ -162,7 +162,7 @@ class Retry:
 
 @dataclass(frozen=True)
 class Parity:
-    """`budget` is seconds."""
+    """`budget` in seconds."""
 
     steps: int
     on_mismatch: OnMismatch
@@ -213,7 +213,7 @@ class Profile:
     """Where `region` is None: only these, the first before the others; () for any."""
 
     def need(self) -> Need:
-        """What this profile asks of a cloud."""
+        """Return what this profile asks of a cloud."""
         gpu = self.resources.accelerator
         return Need(
             cloud=self.cloud,
@@ -238,7 +238,9 @@ class Profile:
         )
 
     def where(self, key: str) -> str:
-        """The file:line:column of `key` (`train.command`, `data[0].source`), or of what is around it."""
+        """Return file:line:column of `key` (`train.command`, `data[0].source`), or of the nearest key around
+        it.
+        """
         while key and key not in self.places:
             key = key[: max(key.rfind("."), key.rfind("["), 0)]
         return self.places.get(key, f"{self.path}:1:1")

@@ -1,4 +1,4 @@
-"""What fields must be to one another: rules that no single field can know. Pure."""
+"""Rules between fields, which no single field can check. Pure functions."""
 
 from __future__ import annotations
 
@@ -27,7 +27,7 @@ DEFAULT_CLOUD_DISK = 100 * GIB
 
 @dataclass(frozen=True)
 class Breach:
-    """A rule that is broken: at the value of `loc`, or at its key."""
+    """A broken rule: at the value of `loc`, or at its key."""
 
     loc: tuple[str | int, ...]
     text: str
@@ -76,13 +76,13 @@ def _enough(document: Document) -> Iterator[Breach]:
 
 
 def volume_of(document: Document) -> Volume:
-    """How the disk is wanted, beside its size."""
+    """Return the wanted properties of the disk, beside its size."""
     disk = document.resources.disk
     return Volume(disk.type, disk.throughput, disk.iops) if disk else AS_MADE
 
 
 def disk_size(document: Document) -> int:
-    """The size of the disk in bytes, with its default."""
+    """Return the size of the disk in bytes, with its default."""
     disk = document.resources.disk
     return (disk.size if disk else None) or (DEFAULT_CLOUD_DISK if _rents(document) else DEFAULT_LOCAL_DISK)
 
@@ -111,7 +111,7 @@ def _disk(document: Document) -> Iterator[Breach]:
 
 
 def _one_cloud_only(document: Document) -> str:
-    """Where what is one cloud's own cannot be asked for; "" where one cloud is named."""
+    """Refuse settings that belong to one cloud, unless one is named; "" if one is."""
     if document.cloud == clouds.ANY:
         return f"with cloud: any; choose cloud: {_either(clouds.elsewhere())}"
     return "" if _rents(document) and clouds.traits(document.cloud).disks.kinds else f"on {document.cloud}"
@@ -142,7 +142,7 @@ def _identity(document: Document) -> Iterator[Breach]:
 
 
 def _labels(document: Document) -> Iterator[Breach]:
-    """On any cloud, labels are in the form that all of them take."""
+    """Check that labels have a form that all clouds accept."""
     named = clouds.elsewhere() if document.cloud == clouds.ANY else (document.cloud,)
     for cloud in named:
         forms = clouds.traits(cloud).labels
@@ -206,7 +206,7 @@ def _places(document: Document) -> Places | None:
 
 
 def regions_of(document: Document) -> tuple[str, ...]:
-    """The regions that the document names, else the one that its zone lies in; () where it says neither."""
+    """Return the regions that the document names, else that of its zone; () if it names neither."""
     places = _places(document)
     if document.region is not None:
         return (document.region,) if isinstance(document.region, str) else document.region
@@ -243,7 +243,7 @@ def _buckets(document: Document) -> Iterator[Breach]:
 
 
 def overlapping(targets: Sequence[str], outputs: Sequence[str]) -> Iterator[Breach]:
-    """Data targets of which one would hide another, and outputs that would be written into data."""
+    """Find data targets of which one would hide another, and outputs that would be written into data."""
     seen = _Paths()
     for index, target in enumerate(targets):
         if (first := seen.overlapped(target)) is not None:
@@ -257,7 +257,7 @@ def overlapping(targets: Sequence[str], outputs: Sequence[str]) -> Iterator[Brea
 
 
 class _Paths:
-    """Normalised paths, asked which of them a further one is, holds, or lies in."""
+    """Normalised paths, to ask whether a further one equals, contains or lies in one of them."""
 
     def __init__(self) -> None:
         self._owners: dict[str, int] = {}

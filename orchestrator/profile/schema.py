@@ -10,12 +10,12 @@ DIALECT = "https://json-schema.org/draft/2020-12/schema"
 
 
 def json_schema() -> dict[str, Any]:
-    """What editors need to complete and check a profile. No key may be empty in it, and none is unknown."""
+    """Return what editors need to complete and check a profile. Empty and unknown keys are errors in it."""
     return {"$schema": DIALECT, **_tidy(Document.model_json_schema()), "title": "orch profile"}
 
 
 def _tidy(node: Any) -> Any:
-    """Without pydantic's titles and nulls: an absent value is an absent key."""
+    """Remove pydantic's titles and nulls: a value that is absent has no key."""
     if isinstance(node, list):
         return [_tidy(item) for item in node]
     if not isinstance(node, dict):
@@ -29,7 +29,7 @@ def _tidy(node: Any) -> Any:
 
 
 def _field(field: dict[str, Any]) -> dict[str, Any]:
-    """One field: `null` is no choice of its own, and a lone choice is no choice."""
+    """Simplify one field: `null` is not a choice, and a single choice needs no list."""
     choices = [choice for choice in field.get("anyOf", []) if choice != {"type": "null"}]
     kept = {
         key: value for key, value in field.items() if key != "anyOf" and (key, value) != ("default", None)

@@ -1,4 +1,4 @@
-"""What all mappings of a profile have in common."""
+"""The base of all mappings in a profile."""
 
 from __future__ import annotations
 
@@ -22,5 +22,5 @@ class Section(BaseModel):
 
     @classmethod
     def written_keys(cls) -> tuple[str, ...]:
-        """The keys as they are written."""
+        """Return the keys as they are written."""
         return tuple(field.alias or name for name, field in cls.model_fields.items())

@@ -1,4 +1,4 @@
-"""Text values of a program's own configuration file: YAML, JSON or TOML. Nothing is built from its tags."""
+"""Read text values from a program's own configuration file: YAML, JSON or TOML. Tags build no objects."""
 
 from __future__ import annotations
 
@@ -16,11 +16,11 @@ _DEEPEST = 100
 
 
 class Unreadable(Exception):
-    """The text is not what the file's name says."""
+    """The text does not have the format that the file's name says."""
 
 
 def text_values(name: str, raw: bytes) -> list[tuple[str, str]]:
-    """(key, text) of each text value of a file that is called `name`; of a list, the list's key.
+    """Yield (key, text) of each text value of a file named `name`; for a list, the list's key.
 
     At most MOST_VALUES. Aliases are not followed. Raises Unreadable.
     """
@@ -55,7 +55,7 @@ def _walk(value: Any, key: str, depth: int) -> Iterator[tuple[str, str]]:
 
 
 class _Level:
-    """A collection of a YAML document. `key`: of a list, its own; of a mapping, that of the next value."""
+    """A collection in a YAML document. `key`: for a list its own, for a mapping that of the next value."""
 
     def __init__(self, key: str, *, is_mapping: bool) -> None:
         self.key = key
@@ -82,7 +82,7 @@ def _of_yaml(text: str) -> Iterator[tuple[str, str]]:
 
 
 def _ended(level: _Level, text: str) -> None:
-    """A key or a value of `level` ended."""
+    """Handle the end of a key or value of `level`."""
     if level.is_mapping:
         level.key = text if level.awaits_key else ""
         level.awaits_key = not level.awaits_key

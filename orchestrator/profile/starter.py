@@ -1,4 +1,6 @@
-"""A first profile for a project, from what lies in its folder. Deterministic; what it writes always loads."""
+"""Write a first profile for a project, from the contents of its folder. Deterministic; the result always
+loads.
+"""
 
 from __future__ import annotations
 
@@ -68,7 +70,7 @@ data:                     # sent once, shared by all runs; `target:` where the s
 
 @dataclass(frozen=True)
 class FoundData:
-    """Data to declare: `source` as the profile writes it, `target` None for its default, and `why`."""
+    """Data to declare: `source` as the profile writes it, `target` (None: its default), and `why`."""
 
     source: str
     target: str | None
@@ -84,11 +86,11 @@ def starter(
     data: Sequence[FoundData] = (),
     checkpoints_of: Callable[[str], Sequence[str]] = lambda _: (),
 ) -> str:
-    """The text of a profile for the project in `project`, to be written into that folder.
+    """Return the text of a profile for the project in `project`, to be written into that folder.
 
-    For a machine on this computer; with `ground`, for one of the cloud that terraform made ready. `data`:
-    what its code was found to read, beside what lies under the usual names. `checkpoints_of`: the folders
-    that a script's text resumes from.
+    It is for a machine on this computer; with `ground`, for one in the cloud that terraform prepared. `data`:
+    what its code was found to read, beside the usual folders. `checkpoints_of`: returns the folders from
+    which a script resumes.
     """
     script = _script(project)
     code = _read(project / script) if script else ""
@@ -160,7 +162,7 @@ def _data(project: Path, code: str, found: Sequence[FoundData]) -> str:
 
 
 def _entry(project: Path, name: str, code: str) -> str | None:
-    """A folder of data that is here and ignored by git or named in the script, or that can be made."""
+    """Return a data folder that is ignored by git or named in the script, or that can be created."""
     if (project / name).is_dir():
         ignored = {line.strip().strip("/") for line in _read(project / ".gitignore").splitlines()}
         return f"  - source: {name}\n" if name in ignored or _names(code, name) else None
@@ -186,12 +188,12 @@ def _checkpoints(found: Sequence[str]) -> str:
 
 
 def _names(code: str, folder: str) -> bool:
-    """Does the script hold a string that is the folder, or a path into it?"""
+    """Whether the script contains a string that is the folder, or a path into it."""
     return re.search(rf"""(["'])(\./)?{folder}(/[^"'\n]*)?\1""", code) is not None
 
 
 def _is_output(name: str) -> bool:
-    """Can `name` stand in the profile as it is, and mean itself?"""
+    """Whether `name` can be written in the profile unchanged as an output."""
     try:
         return name.isprintable() and parse_output(name) == name and not set("*?[") & set(name)
     except ValueError:
@@ -199,7 +201,7 @@ def _is_output(name: str) -> bool:
 
 
 def _plain(name: str) -> bool:
-    """Can `name` stand in YAML and in a command as it is?"""
+    """Whether `name` needs no quotes in YAML or in a command."""
     return re.fullmatch(r"[A-Za-z0-9_][A-Za-z0-9_.-]*", name) is not None and parse_target(name) == name
 
 

@@ -1,4 +1,4 @@
-"""What terraform/ made for orch, from its outputs. Pure: text in, facts out."""
+"""Read what terraform/ created for orch, from its outputs. Pure: text in, facts out."""
 
 from __future__ import annotations
 
@@ -32,20 +32,20 @@ class TerraformOutputs:
 
     @property
     def region(self) -> str | None:
-        """What a profile must say; None where the environment limits the choice and the cheapest may win."""
+        """Return the region that a profile must name; None if the environment limits the choice already."""
         several = len(self.regions) > 1
         return None if several and clouds.traits(self.cloud).regions_from_environment else self.regions[0]
 
     @property
     def exports(self) -> tuple[str, ...]:
-        """Commands for the shell that uses the profile."""
+        """Return commands for the shell that uses the profile."""
         return tuple(f"export {name}={shlex.quote(value)}" for name, value in self.environment.items())
 
 
 def read_ground(text: str, where: str) -> TerraformOutputs:
-    """Of a terraform.tfstate, or of what `terraform output -json` prints; `where` it came from.
+    """Parse a terraform.tfstate, or the output of `terraform output -json`; `where` is its source.
 
-    Raises UsageError, naming what is missing or malformed.
+    Raises UsageError, which names what is missing or malformed.
     """
     said = _output(text, where)
     if said.get("version") != VERSION:
@@ -81,7 +81,7 @@ def _output(text: str, where: str) -> dict[str, Any]:
 
 
 def _made_ready() -> list[CloudTraits]:
-    """The clouds for which a folder of Terraform files ships."""
+    """Return the clouds for which Terraform files are part of the package."""
     return [each for each in clouds.every() if each.terraform]
 
 

@@ -1,8 +1,8 @@
-"""YAML text -> a tree in which every key and value knows its place. Strict, bounded, YAML 1.2 scalars.
+"""Parse YAML text to a tree in which every key and value has its place. Strict, bounded, YAML 1.2 scalars.
 
-Read from the parser's events, so that nothing recurses and a hostile text stops early. What other
-readers take for something else (`no`, `on`, `1:30`, `0777`, `1_000`, dates) stays the text it is;
-aliases, anchors, tags, merge keys and duplicate keys are refused.
+It reads the parser's events, so nothing recurses and a hostile text stops early. What other readers convert
+(`no`, `on`, `1:30`, `0777`, `1_000`, dates) stays text. Aliases, anchors, tags, merge keys and duplicate keys
+are refused.
 """
 
 from __future__ import annotations
@@ -28,7 +28,7 @@ Data = str | int | float | bool | None | dict[str, "Data"] | tuple["Data", ...]
 
 @dataclass(frozen=True)
 class Place:
-    """Where something was written: a file with line and column from 1, or a source that has none."""
+    """Where something was written: a file with line and column from 1, or a source without them."""
 
     source: str
     line: int = 0
@@ -44,7 +44,7 @@ class Place:
 
 @dataclass(frozen=True)
 class Problem:
-    """One thing that is wrong, at one place, in one sentence. `is_cause`: others may follow from it."""
+    """One problem, at one place, in one sentence. `is_cause`: others may be consequences of it."""
 
     place: Place
     text: str
@@ -56,7 +56,7 @@ class Problem:
 
 
 class Refused(Exception):
-    """The text cannot be taken. `problems` holds at least one."""
+    """The text is refused. `problems` has at least one entry."""
 
     def __init__(self, problems: list[Problem]) -> None:
         super().__init__("; ".join(f"{problem.place}: {problem.text}" for problem in problems))
@@ -65,7 +65,7 @@ class Refused(Exception):
 
 @dataclass(frozen=True)
 class ScalarNode:
-    """One value. `text` is as written, without quotes; `value` is what YAML 1.2 makes of it."""
+    """One value. `text` is as written, without quotes; `value` is its value in YAML 1.2."""
 
     text: str
     value: str | int | float | bool | None
@@ -80,7 +80,7 @@ class ListNode:
 
 @dataclass(frozen=True)
 class MapNode:
-    """`keys` holds the place of each key, `items` its value."""
+    """`keys` has the place of each key, `items` its value."""
 
     place: Place
     items: dict[str, Node] = field(default_factory=dict)
@@ -99,7 +99,7 @@ _WORDS: dict[str, bool | None] = {
 
 
 def plain_value(text: str) -> str | int | float | bool | None:
-    """What an unquoted scalar means: null, true/false, a decimal number, else the text itself."""
+    """Return the value of an unquoted scalar: null, true/false, a decimal number, else the text itself."""
     if text in _WORDS:
         return _WORDS[text]
     if _INTEGER.fullmatch(text):
@@ -111,7 +111,7 @@ def plain_value(text: str) -> str | int | float | bool | None:
 
 
 def read_tree(raw: bytes, source: str) -> Node:
-    """The one document in `raw`. Raises Refused with everything found wrong in its form."""
+    """Return the one document in `raw`. Raises Refused with all problems of its form."""
     if len(raw) > MAX_BYTES:
         size = f"is larger than {MAX_BYTES >> 10} KiB, more than any profile needs"
         raise Refused([Problem(Place(source, 1, 1), f"the document {size}")])
@@ -129,14 +129,14 @@ def _decoded(raw: bytes, source: str) -> str:
 
 @dataclass
 class _Open:
-    """A collection that is being filled; `key` waits for its value."""
+    """A collection that is being read; `key` waits for its value."""
 
     node: ListNode | MapNode
     key: tuple[str, Place] | None = None
 
 
 class _Builder:
-    """Turns parser events into nodes, collecting what is wrong and stopping where it must."""
+    """Convert parser events to nodes, collect problems, and stop if reading cannot go on."""
 
     def __init__(self, source: str) -> None:
         self.source = source
@@ -182,7 +182,7 @@ class _Builder:
         self.problems.append(Problem(place, text))
 
     def _refer(self, place: Place, text: str) -> None:
-        """Refuse an anchor or an alias; all of them in one line where they are many."""
+        """Refuse an anchor or an alias; many of them are reported in one line."""
         self.references.append(place)
         if len(self.references) > MAX_REFERENCES:
             many = f"more than {MAX_REFERENCES} anchors and aliases; all are refused"
@@ -286,7 +286,9 @@ def _code(error: ReaderError) -> int:
 
 
 def refused_character(text: str) -> str | None:
-    """The first character in `text` that no value may hold: a control but tab and newline, half a pair."""
+    """Return the first character in `text` that no value may contain: a control other than tab and newline,
+    or half a surrogate pair.
+    """
     return next((c for c in text if (c < " " and c not in "\t\n") or "\ud800" <= c <= "\udfff"), None)
 
 

@@ -1,7 +1,7 @@
-"""Numbers with their units: sizes in bytes, durations in seconds, bounds. Exact, or a ValueError that says
-what was expected.
+"""Numbers with units: sizes in bytes, durations in seconds, bounds. Exact, or a ValueError that names what
+was expected.
 
-The patterns are those of the published JSON Schema too, so they keep to what ECMA 262 and Python share.
+The patterns are also part of the published JSON Schema, so they use only what ECMA 262 and Python share.
 """
 
 from __future__ import annotations
@@ -28,7 +28,7 @@ _SECONDS = {"d": 86400, "h": 3600, "m": 60, "s": 1}
 
 
 def parse_size(value: object, *, low: int, high: int) -> int:
-    """Bytes of `4 GiB`, `500 MB`, … between `low` and `high`."""
+    """Parse `4 GiB`, `500 MB`, … to bytes between `low` and `high`."""
     text = _with_unit(value)
     if not re.fullmatch(SIZE_PATTERN, text):
         raise ValueError(_size_refusal(text))
@@ -42,19 +42,19 @@ def parse_size(value: object, *, low: int, high: int) -> int:
 
 
 def parse_size_bound(value: object, *, low: int, high: int) -> Bound:
-    """`16 GiB` exactly, or `16 GiB+` at least."""
+    """Parse `16 GiB` as exactly, or `16 GiB+` as at least, that many bytes."""
     text = _with_unit(value)
     at_least = text.endswith("+")
     return Bound(parse_size(text[:-1].rstrip() if at_least else text, low=low, high=high), at_least)
 
 
 def parse_least_size(value: object, *, low: int, high: int) -> int:
-    """Bytes of `100 GB` or `100 GB+`: either way at least that much."""
+    """Parse `100 GB` or `100 GB+` to bytes; both mean at least that much."""
     return int(parse_size_bound(value, low=low, high=high).value)
 
 
 def parse_least_rate(value: object, *, high: float) -> float:
-    """Gbit/s of `10 Gbps` or `10 Gbps+`: either way at least that much."""
+    """Parse `10 Gbps` or `10 Gbps+` to Gbit/s; both mean at least that much."""
     if isinstance(value, int | float) and not isinstance(value, bool):
         raise ValueError(f"'{value}' has no unit; write {value} Gbps")
     if not isinstance(value, str) or not re.fullmatch(RATE_PATTERN, value):
@@ -66,7 +66,7 @@ def parse_least_rate(value: object, *, high: float) -> float:
 
 
 def parse_throughput(value: object, *, high: int) -> int:
-    """MiB/s of `500 MiB/s`."""
+    """Parse `500 MiB/s` to MiB/s."""
     if isinstance(value, int) and not isinstance(value, bool):
         raise ValueError(f"'{value}' has no unit; write {value} MiB/s")
     if not isinstance(value, str) or not re.fullmatch(THROUGHPUT_PATTERN, value):
@@ -75,7 +75,7 @@ def parse_throughput(value: object, *, high: int) -> int:
 
 
 def parse_count_bound(value: object, *, high: int) -> Bound:
-    """`8` exactly, or `8+` at least."""
+    """Parse `8` as exactly, or `8+` as at least, that many."""
     if isinstance(value, int) and not isinstance(value, bool):
         return Bound(_within(value, high))
     if not isinstance(value, str) or not re.fullmatch(COUNT_BOUND_PATTERN, value):
@@ -90,7 +90,7 @@ def _within(count: int, high: int) -> int:
 
 
 def parse_duration(value: object, *, low: int, high: int) -> int:
-    """Seconds of `45s`, `90m`, `2h30m`, `1d`, between `low` and `high`."""
+    """Parse `45s`, `90m`, `2h30m`, `1d` to seconds between `low` and `high`."""
     if isinstance(value, int | float) and not isinstance(value, bool):
         raise ValueError(_no_unit(value))
     if not isinstance(value, str):
@@ -104,7 +104,7 @@ def parse_duration(value: object, *, low: int, high: int) -> int:
 
 
 def show_size(size: int | float) -> str:
-    """4 GiB for 4294967296: the largest unit that leaves at most two decimals, exact or rounded."""
+    """Format 4294967296 as 4 GiB: the largest unit with at most two decimals, exact or rounded."""
     for unit in ("TiB", "GiB", "MiB", "KiB"):
         if size >= UNITS[unit]:
             return f"{size / UNITS[unit]:.2f}".rstrip("0").rstrip(".") + f" {unit}"
@@ -112,7 +112,7 @@ def show_size(size: int | float) -> str:
 
 
 def show_duration(seconds: int) -> str:
-    """2h30m for 9000."""
+    """Format 9000 as 2h30m."""
     parts = []
     for unit, length in _SECONDS.items():
         count, seconds = divmod(seconds, length)
@@ -122,7 +122,7 @@ def show_duration(seconds: int) -> str:
 
 
 def describe(value: object) -> str:
-    """A found value, for an error text."""
+    """Format a value for an error message."""
     if value is None:
         return "nothing"
     if isinstance(value, bool):

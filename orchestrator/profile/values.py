@@ -1,4 +1,4 @@
-"""Values that are neither numbers nor commands: names, choices, paths, environment variables."""
+"""Parse values that are neither numbers nor commands: names, choices, paths, environment variables."""
 
 from __future__ import annotations
 
@@ -37,9 +37,9 @@ _SYNONYMS = {
 
 @dataclass(frozen=True)
 class FromEnv:
-    """A value that is taken from the environment variable `name` when the run starts, and never kept.
+    """A value that is taken from the environment variable `name` when the run starts, and never stored.
 
-    `where` is the place of the entry in the profile, for the error when the variable is not set.
+    `where` is the place of the entry in the profile, for the error if the variable is not set.
     """
 
     name: str
@@ -56,7 +56,9 @@ class Accelerator:
 
 
 def nearest(word: str, known: Sequence[str], aliases: Mapping[str, str] = {}) -> str | None:
-    """The one of `known` that `word` was probably meant to be. `aliases`: other words for some of them."""
+    """Return the one of `known` that `word` was probably meant to be. `aliases`: other words for some of
+    them.
+    """
     meant = aliases.get(word.lower()) or _SYNONYMS.get(word.lower())
     if meant in known:
         return meant
@@ -64,7 +66,7 @@ def nearest(word: str, known: Sequence[str], aliases: Mapping[str, str] = {}) ->
 
 
 def parse_choice(value: object, choices: Sequence[str], aliases: Mapping[str, str] = {}) -> str:
-    """One of `choices`. A refusal names the choice that one of `aliases` stands for."""
+    """Return one of `choices`. A refusal names the choice for which an alias of `aliases` was written."""
     if isinstance(value, str) and value in choices:
         return value
     near = nearest(value, choices, aliases) if isinstance(value, str) else None
@@ -92,7 +94,7 @@ def parse_name(value: object) -> str:
 
 
 def parse_location(value: object) -> str:
-    """The name of a region or zone: its form alone."""
+    """Check the form of a region's or zone's name."""
     text = parse_text(value)
     if not re.fullmatch(LOCATION_PATTERN, text) or len(text) > 60:
         raise ValueError(f"expected a name such as us-east-1 or us-central1-a, found {describe(text)}")
@@ -100,7 +102,7 @@ def parse_location(value: object) -> str:
 
 
 def parse_regions(value: object) -> str | tuple[str, ...]:
-    """One region, or a list of several; a list of one is that one."""
+    """Parse one region, or a list of several; a list of one is that one."""
     if not isinstance(value, tuple):
         return parse_location(value)
     names = tuple(parse_location(one) for one in value)
@@ -113,7 +115,7 @@ def parse_regions(value: object) -> str | tuple[str, ...]:
 
 
 def parse_image(value: object) -> str:
-    """The name of an image: its form alone, which each cloud's own names have."""
+    """Check the form of an image's name, by the rules of each cloud."""
     text = parse_text(value)
     if not re.fullmatch(IMAGE_PATTERN, text):
         raise ValueError(f"expected the name of an image, found {describe(text)}")
@@ -121,7 +123,7 @@ def parse_image(value: object) -> str:
 
 
 def parse_store(value: object) -> str:
-    """The url of a store. Nothing is contacted."""
+    """Check the URL of a store, without contacting it."""
     text = parse_text(value)
     if not re.fullmatch(STORE_PATTERN, text):
         raise ValueError(
@@ -134,7 +136,7 @@ WEBHOOK_PATTERN = r"https?://[^\s/?#@]+(/[^\s#]*)?(\?[^\s#]*)?"
 
 
 def parse_webhook(value: object) -> str | FromEnv:
-    """The address that is told of a run's end, or the variable that holds it. Nothing is contacted."""
+    """Parse the URL that is notified of a run's end, or the variable that holds it, without contacting it."""
     if isinstance(value, dict):
         return parse_variable_value(value)
     text = parse_text(value)
@@ -144,7 +146,7 @@ def parse_webhook(value: object) -> str | FromEnv:
 
 
 def parse_instance_type(value: object) -> str:
-    """The name of an instance type: its form alone."""
+    """Check the form of an instance type's name."""
     text = parse_text(value)
     if not re.fullmatch(TYPE_PATTERN, text):
         raise ValueError(
@@ -177,7 +179,7 @@ def parse_flag(value: object) -> bool:
 
 
 def parse_price(value: object) -> float:
-    """US dollars an hour."""
+    """Parse US dollars an hour."""
     if not isinstance(value, int | float) or isinstance(value, bool):
         raise ValueError(f"expected US dollars an hour such as 0.75, found {describe(value)}")
     if not 0 < value <= 10_000:
@@ -186,7 +188,7 @@ def parse_price(value: object) -> float:
 
 
 def parse_budget(value: object) -> float:
-    """US dollars a month."""
+    """Parse US dollars a month."""
     if not isinstance(value, int | float) or isinstance(value, bool):
         raise ValueError(f"expected US dollars a month such as 50, found {describe(value)}")
     if not 0 < value <= 10**7:
@@ -195,7 +197,7 @@ def parse_budget(value: object) -> float:
 
 
 def expand_accelerator(value: object) -> object:
-    """`T4` and `L4:2` as the mapping that they stand for; a mapping as it is."""
+    """Expand `T4` and `L4:2` to the mapping that they abbreviate; a mapping is returned unchanged."""
     if isinstance(value, dict):
         return value
     if not isinstance(value, str) or not re.fullmatch(ACCELERATOR_PATTERN, value):
@@ -208,7 +210,7 @@ def expand_accelerator(value: object) -> object:
 
 
 def parse_accelerator_name(value: object) -> str:
-    """A GPU's name in the catalogs' spelling, upper case: T4, L4, A100-80GB."""
+    """Return a GPU's name as the catalogs spell it, in upper case: T4, L4, A100-80GB."""
     text = parse_text(value)
     if not re.fullmatch(GPU_PATTERN, text):
         raise ValueError(f"expected a GPU's name such as T4 or A100-80GB, found {describe(text)}")
@@ -226,7 +228,7 @@ def parse_path(value: object) -> str:
 
 
 def parse_local_path(value: object) -> str:
-    """A path on this computer as written; `~` is expanded later, nothing else is."""
+    """Parse a path on this computer as written; only `~` is expanded later."""
     text = parse_path(value)
     if _WINDOWS.match(text):
         raise ValueError(
@@ -243,12 +245,12 @@ _BUCKET = re.compile(r"(s3|gs)://[a-z0-9][a-z0-9._-]{1,220}[a-z0-9](/.*)?")
 
 
 def is_bucket(source: str) -> bool:
-    """Whether a source of data is an object, or all objects below a prefix, of a bucket."""
+    """Whether a data source is an object of a bucket, or all objects below a prefix."""
     return source.startswith(("s3://", "gs://"))
 
 
 def parse_source(value: object) -> str:
-    """Where data lie: a path on this computer, or the address of an object or a prefix of a bucket."""
+    """Parse a data source: a path on this computer, or the URL of an object or prefix of a bucket."""
     text = parse_path(value)
     if is_bucket(text):
         return _parse_bucket(text)
@@ -269,7 +271,7 @@ def _parse_bucket(text: str) -> str:
 
 
 def parse_sample(value: object) -> str:
-    """A pattern of names of objects, relative to the source."""
+    """Parse a pattern of object names, relative to the source."""
     text = parse_path(value)
     if text.startswith("/") or ".." in text.split("/"):
         raise ValueError(
@@ -279,7 +281,7 @@ def parse_sample(value: object) -> str:
 
 
 def parse_target(value: object) -> str:
-    """Where data appears to the script: relative to its working folder, or absolute; normalised."""
+    """Parse where the script finds the data: relative to its working folder, or absolute; normalised."""
     text = parse_path(value)
     if _WINDOWS.match(text):
         raise ValueError(
@@ -309,7 +311,7 @@ def _check_absolute(text: str, inside: str) -> None:
 
 
 def parse_output(value: object) -> str:
-    """A glob under the working folder; `*` stays within a folder and `**` does not."""
+    """Parse a glob under the working folder; `*` does not cross folders, `**` does."""
     text = parse_path(value)
     if _WINDOWS.match(text):
         raise ValueError(f"'{text}' is a Windows path; the machines run Linux, write / between folders")
@@ -326,7 +328,7 @@ MODULE_PATTERN = r"^[A-Za-z_][A-Za-z0-9_]*(\.[A-Za-z_][A-Za-z0-9_]*)*$"
 
 
 def parse_module_name(value: object) -> str:
-    """The name of a Python module, as an import statement has it."""
+    """Parse the name of a Python module, as in an import statement."""
     text = value if isinstance(value, str) else str(value)
     if not re.match(MODULE_PATTERN, text, re.ASCII) or text != text.strip():
         raise ValueError(

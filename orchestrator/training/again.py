@@ -37,7 +37,7 @@ _NOTHING = "Nothing was started or rented."
 
 @dataclass(frozen=True)
 class Again:
-    """A run that can be repeated. `overrides`: all that `profile` needs beside its file."""
+    """A run that can be repeated. `overrides`: everything that `profile` needs beside its file."""
 
     first: RunRecord
     name: str
@@ -46,7 +46,7 @@ class Again:
 
     @property
     def words(self) -> str:
-        """The command that continues the repeated run."""
+        """Return the command that continues the repeated run."""
         withheld = self.first.request["withheld"] if self.first.request else ()
         given = "".join(f" --set {name}=…" for name in withheld)
         return f"orch rerun {self.first.run_id} --run-id {self.name}{given}"
@@ -56,7 +56,7 @@ class Again:
         return secrets_of(self.overrides)
 
     def options(self, project: Project, overrides: Sequence[str]) -> RunOptions:
-        """The options of the repeated run, with the checks that the first run had."""
+        """Return the options of the repeated run, with the checks that the first run had."""
         request = self.first.request
         return RunOptions(
             local_parity=request["local_parity"] if request else self.first.parity is not None,

@@ -32,9 +32,8 @@ def train_to_the_end(
     tell: Progress,
     approve: Approve | None,
 ) -> RunRecord:
-    """The run's record, after as many attempts as the profile's `retry` allows.
-
-    `profile`: that of this call.
+    """Return the run's record, after as many attempts as the profile's `retry` allows. `profile`: that of
+    this call.
     """
     if wish.resume_proof:
         require_checkpoints(profile)
@@ -65,7 +64,7 @@ def train_to_the_end(
 
 
 def _place_of(lease: Lease) -> frozenset[Place]:
-    """The zone of a lease's machine that was lost before a run started on it."""
+    """Return the zone of a lease's machine that was lost before a run started on it."""
     machine = lease.machine
     if machine is None:
         return frozenset()

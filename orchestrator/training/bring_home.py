@@ -121,7 +121,7 @@ def _store(session: Session, record: RunRecord, entries: Sequence[Entry], *, the
 
 
 def _ran(session: Session, run_id: str, state: RunState) -> Ran | None:
-    """When the job was active, as its machine measured it."""
+    """Return when the job was active, by its machine's clock."""
     if not state.started_at or not state.ended_at:
         return None
     attempt = session.ledger.lease().runs[run_id].attempt
@@ -129,7 +129,7 @@ def _ran(session: Session, run_id: str, state: RunState) -> Ran | None:
 
 
 def _beside(session: Session, run_id: str) -> list[billing.Span]:
-    """The machine's other jobs whose times the ledger does not know yet, by the machine's own clock."""
+    """Return the machine's other jobs whose times are not in the ledger yet, by the machine's clock."""
     others = [run.run_id for run in session.ledger.lease().uncollected if run.run_id != run_id]
     states = [jobs.state(session.host, session.agent, name) for name in others]
     return [billing.Span(s.started_at, s.ended_at or math.inf) for s in states if s.started_at]
@@ -138,7 +138,7 @@ def _beside(session: Session, run_id: str) -> list[billing.Span]:
 def _checked(
     session: Session, record: RunRecord, entries: Sequence[Entry], ready: Checkers | None
 ) -> RunRecord:
-    """The record with the result of the model check."""
+    """Return the record with the result of the model check."""
     timings = dict(record.timings)
     with (
         measure_duration(timings, MODEL_CHECK),
@@ -163,7 +163,7 @@ def note_end(session: Session, run_id: str, exit_: Exit | None) -> None:
 
 
 def run_record(session: Session, run_id: str, draft: Draft, **facts: Any) -> RunRecord:
-    """The run's record, with the machine that the session holds."""
+    """Return the run's record, with the machine of the session."""
     machine = machine_facts(session.machine)
     return record_of(session.project, session.ledger.lease(), run_id, draft, machine=machine, **facts)
 

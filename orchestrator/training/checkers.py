@@ -1,4 +1,4 @@
-"""The model check on both sides, with processes that are ready when the run ends."""
+"""The model check on both sides, with processes that are ready before the run ends."""
 
 from __future__ import annotations
 
@@ -47,7 +47,7 @@ def _outputs(session: Session, run_id: str) -> Path:
 def checkers_ahead(session: Session, run_id: str) -> Iterator[Checkers | None]:
     """Yield checkers that import their framework during the run; None if that does not help.
 
-    In nobody's way: the lowest priority, and no memory that is scarce. Both end with the block.
+    They have the lowest priority and take no scarce memory. Both end with the block.
     """
     with ExitStack() as running:
         sides, imports = None, session.profile.train.check_imports
@@ -75,7 +75,7 @@ def _remove_empty(folder: Path) -> None:
 
 
 def still_usable(ready: Checkers | None, host: Host) -> Checkers | None:
-    """`ready`, unless the connection was replaced, and its channel with it."""
+    """Return `ready`, unless the connection was replaced, which closes its channel."""
     if ready is None or ready.there.host is host:
         return ready
     return replace(ready, there=replace(ready.there, host=host, ahead=None))

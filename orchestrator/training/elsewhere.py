@@ -37,8 +37,8 @@ _PUT_S = 120.0
 def bring_record(project: Project, profile: Profile, run_id: str, tell: Progress) -> RunRecord | None:
     """Download the newest attempt that was pulled on another computer, so that a call for its id finds it.
 
-    None if there is none. Raises UsageError if it succeeded elsewhere and no store has its results: only the
-    user can decide to train again.
+    Returns None if there is none. Raises UsageError if it succeeded elsewhere and no store has its results:
+    only the user can decide to train again.
     """
     found = _newest(project, run_id) if project.team else None
     if found is None or not found.collected or found.lost is not None:
@@ -79,8 +79,8 @@ def is_out_of_reach(project: Project, lease: Lease) -> bool:
 
 
 def end_out_of_reach(project: Project, lease: Lease, run_id: str, tell: Progress) -> None:
-    """Delete a machine that another computer created for this run only and that holds nothing: it cannot be
-    used from here, and the call that created it is gone.
+    """Delete a machine that another computer created for this run only and that holds no results: it cannot
+    be used from here, and the call that created it is gone.
     """
     if lease.for_run != run_id or not is_out_of_reach(project, lease):
         return
@@ -98,10 +98,10 @@ def end_out_of_reach(project: Project, lease: Lease, run_id: str, tell: Progress
 def followed(
     project: Project, lease: Lease, run_id: str, verb: str, output: Output | None, tell: Progress
 ) -> RunRecord | None:
-    """The record of a run on a machine that this computer cannot log in to, once it has ended; its failure is
-    raised.
+    """Follow a run on a machine that this computer cannot log in to; returns its record once it has ended,
+    and raises its failure.
 
-    None if this is not such a run, or its machine does not upload to a store.
+    Returns None if this is not such a run, or if its machine does not upload to a store.
     """
     run = next((each for each in lease.uncollected if each.run_id == run_id and not each.found), None)
     if run is None or run.draft.store is None or not is_out_of_reach(project, lease):
@@ -118,7 +118,7 @@ def followed(
 
 @dataclass(frozen=True)
 class _Following:
-    """`run` as it was in `ledger` when following started."""
+    """A run that is followed. `run`: as it was in `ledger` when following started."""
 
     project: Project
     ledger: Ledger
@@ -150,7 +150,7 @@ class _Following:
         return not lease.open or serving(provider, lease) is None
 
     def _settled(self) -> RunRecord | None:
-        """The run's result in the store, or from another computer; None while the run is active."""
+        """Return the run's result from the store, or from another computer; None while the run is active."""
         run_id = self.run.run_id
         with turn_of(self.project, run_id, self.verb, self.tell):
             lease = self.ledger.lease()
@@ -165,7 +165,7 @@ class _Following:
             return collect.read(self.project.run(run_id))
 
     def _show(self, shown: int) -> int:
-        """Pass the log from byte `shown` on to `output`; returns where it ends."""
+        """Pass the log from byte `shown` on to `output`; returns its new end."""
         log = self.project.run(self.run.run_id) / collect.LOG
         if self.output is None or not log.is_file():
             return shown

@@ -19,9 +19,9 @@ _AFTER_S = 600.0
 
 
 def upload_grant(session: Session, run: LeasedRun) -> Grant | None:
-    """An upload grant for one attempt, valid beyond the end of its machine.
+    """Return an upload grant for one attempt, valid beyond the end of its machine.
 
-    None if the store or the credentials cannot give one; the call that follows the run uploads then.
+    Returns None if the store or the credentials cannot give one; the call that follows the run then uploads.
     """
     if not session.profile.store:
         return None
@@ -39,7 +39,7 @@ def upload_grant(session: Session, run: LeasedRun) -> Grant | None:
 
 
 def _limit(store: str, grant: Grant | None, left: float) -> str:
-    """What a machine that lasts `left` seconds cannot upload by itself, if anything."""
+    """Return a sentence on what a machine that lasts `left` seconds cannot upload by itself, if anything."""
     if grant is None and is_bucket(store):
         return (
             f"The credentials here cannot sign uploads: results reach {store} through a command that "

@@ -59,7 +59,7 @@ class RunOptions:
     words: str = ""
 
     def command(self, profile: Profile, run_id: str) -> str:
-        """The command that repeats these options; values that may be secrets are left to fill in."""
+        """Return the command that repeats these options, with gaps for values that may be secrets."""
         if self.words:
             return self.words
         of = [str(profile.path)] if self.verb == "run" else []
@@ -119,7 +119,9 @@ def one_run(
 
 
 def _require_space(project: Project, lease: Lease, profile: Profile, name: str, wish: RunOptions) -> None:
-    """Results of a detached run may wait on the machine. Raises LocalError."""
+    """Raise LocalError if the disk has no room. A detached run needs room for records only: its results can
+    wait on the machine.
+    """
     exists = f"Nothing was sent. The machine of {lease.id} is still running, at ${lease.price:.2f}/h."
     again = f"orch train --run-id {name}"
     if wish.detach:
@@ -131,7 +133,8 @@ def _require_space(project: Project, lease: Lease, profile: Profile, name: str, 
 def recorded(
     project: Project, profile: Profile, run_id: str, wish: RunOptions, tell: Progress
 ) -> RunRecord | None:
-    """The record that answers the call without a start, which is reported; None if an attempt is to be made.
+    """Return the record that answers the call, if no attempt has to be started; this is reported. None
+    otherwise.
 
     Raises what `attempts.answering_record` does.
     """
@@ -151,7 +154,7 @@ def recorded(
 
 
 def when(record: RunRecord) -> str:
-    """ " on <date>", if the record has a date."""
+    """Return " on <date>", or "" if the record has no date."""
     ended = record.attempts[-1].get("ended_at") if record.attempts else None
     return f" on {moment(ended)}" if ended else ""
 
@@ -162,7 +165,7 @@ _OF_THE_MACHINE = (
 
 
 def other_machine(leased: Profile, wanted: Profile) -> list[str]:
-    """The fields of the machine in which two profiles differ."""
+    """Return the fields of the machine in which two profiles differ."""
     return [name for name in _OF_THE_MACHINE if getattr(leased, name) != getattr(wanted, name)]
 
 

@@ -1,4 +1,4 @@
-"""The resume proof: before the long run, the profile's command is killed after a checkpoint and resumed."""
+"""The resume proof: before the long run, the command is killed after a checkpoint and resumed here."""
 
 from __future__ import annotations
 
@@ -25,7 +25,9 @@ def require_checkpoints(profile: Profile) -> None:
 
 
 def prove(session: Session, local: Agent) -> ResumeCheck:
-    """Run the command in copies of the user's folder, in the stack of the lock: unbroken, killed, resumed."""
+    """Run the command in copies of the user's folder, in the stack of the lock: uninterrupted, killed, and
+    resumed.
+    """
     from orchestrator.resume.check import RESUME_BUDGET, check_in_copies
     from orchestrator.resume.scratch import Command
 
@@ -46,7 +48,7 @@ def prove(session: Session, local: Agent) -> ResumeCheck:
 
 
 def refusal(session: Session, found: ResumeCheck) -> ResumeRefused:
-    """The error for a verdict that stops the run."""
+    """Return the error for a verdict that stops the run."""
     profile, machine = session.profile, session.machine
     lost = found.omissions[0] if found.omissions else None
     names = f": {', '.join(lost.names[:4])}" if lost and lost.names else ""
@@ -70,7 +72,7 @@ _WHAT = {
 
 
 def _fixed(name: str) -> str:
-    """The part of a path or pattern before its first wildcard."""
+    """Return the part of a path or pattern before its first wildcard."""
     kept: list[str] = []
     for part in name.split("/"):
         if _WILD & set(part):

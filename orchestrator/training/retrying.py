@@ -40,7 +40,7 @@ class Course:
 
 
 def until_it_ends(course: Course, wish: RunOptions) -> RunRecord:
-    """The record of the attempt that succeeded.
+    """Return the record of the attempt that succeeded.
 
     Raises the error of the last attempt, or of creating another machine.
     """
@@ -54,7 +54,7 @@ def until_it_ends(course: Course, wish: RunOptions) -> RunRecord:
 
 
 def _next(course: Course, wish: RunOptions, failed: RunFailed) -> RunOptions:
-    """The options of the next attempt, with its machine ready. Raises `failed` if there is none."""
+    """Return the options of the next attempt, with its machine ready. Raises `failed` if none is left."""
     record, limits = failed.record, course.profile.retry
     if not isinstance(record, RunRecord):
         raise failed
@@ -72,7 +72,7 @@ def _next(course: Course, wish: RunOptions, failed: RunFailed) -> RunOptions:
 
 
 def _next_unbegun(course: Course, wish: RunOptions, gone: MachineGone) -> RunOptions:
-    """The machine was lost before the job started: this counts as a retry, and leaves no attempt."""
+    """Retry after the machine was lost before the job started: this is a retry without an attempt."""
     taken = gone.ending is not None and gone.ending.preempted
     ours = course.own or taken or wish.retried != FIRST
     more = replace(wish.retried, interruption=wish.retried.interruption + 1)
@@ -84,7 +84,7 @@ def _next_unbegun(course: Course, wish: RunOptions, gone: MachineGone) -> RunOpt
 
 
 def _used_up(failed: RunFailed, record: RunRecord) -> RunFailed:
-    """The failure, with the number of retries that were made."""
+    """Return the failure, with the number of retries that were made."""
     reason, used = ExitReason(record.exit["reason"]), retried_until(record)
     count = used.interruption if reason.interrupted else used.error if reason.retried_as_error else 0
     if count:

@@ -78,7 +78,7 @@ def compare_first_steps(
 
 
 def mismatch(session: Session, run_id: str, verdict: Mapping[str, Any]) -> ParityMismatch:
-    """The error for a verdict (as JSON) that stops the run."""
+    """Return the error for a verdict (as JSON) that stops the run."""
     profile, machine = session.profile, session.machine
     runs_on = f"{machine.id} is still running, at ${machine.price:.2f}/h."
     if verdict["undeclared"]:
@@ -158,7 +158,7 @@ def _observed(profile: Profile, run_id: str, python: str) -> Job:
 
 
 def _run(host: Host, agent: Agent, job: Job) -> tuple[str, bytes]:
-    """(reason, output) of a job, followed to its end."""
+    """Follow a job to its end; returns (reason, output)."""
     jobs.start(host, agent, job)
     log = bytearray()
 
@@ -192,9 +192,9 @@ def _fetch(host: Host, agent: Agent, run_id: str, target: Path) -> None:
 
 
 def _judged(session: Session, local: Agent, python: str, folder: Path) -> Verdict:
-    """The verdict on both recordings.
+    """Compare both recordings.
 
-    The cause of a difference is looked for on this computer, within the budget.
+    The cause of a difference is searched for on this computer, within the budget.
     """
     here, there = read(folder / "here"), read(folder / "there")
     named = named_alike(here.environment, there.environment)
@@ -220,5 +220,5 @@ def _judged(session: Session, local: Agent, python: str, folder: Path) -> Verdic
 
 
 def as_json(verdict: Verdict) -> dict[str, Any]:
-    """The `parity` object of `run.json`."""
+    """Return the `parity` object of `run.json`."""
     return verdict.as_json()

@@ -110,7 +110,7 @@ def prepared(
 
 
 def _proven(session: Session, timings: dict[str, float]) -> tuple[Installed, StackFacts]:
-    """The stack as it is there. Raises StackMismatch where it differs by what nobody declared."""
+    """Install and verify the stack. Raises StackMismatch for a difference that the profile does not allow."""
     with (
         measure_duration(timings, "install_s"),
         doing(session.progress, "Checking the packages, here and there"),
@@ -129,7 +129,7 @@ def _proven(session: Session, timings: dict[str, float]) -> tuple[Installed, Sta
 
 
 def _resumable(session: Session, local: Agent, run_id: str, draft: Draft, timings: dict[str, float]) -> Draft:
-    """The draft with the resume proof of this attempt, or of the one that it continues from.
+    """Return the draft with the resume proof of this attempt, or of the one that it continues.
 
     Raises ResumeRefused.
     """
@@ -185,7 +185,7 @@ def _require_open(session: Session, run_id: str) -> None:
 
 
 def running(session: Session, run_id: str) -> RunRecord:
-    """The record of an active run."""
+    """Return the record of an active run."""
     draft = session.ledger.lease().runs[run_id].draft
     ended: Exited = {
         "code": None,
@@ -199,7 +199,7 @@ def running(session: Session, run_id: str) -> RunRecord:
 def _attempt(
     session: Session, run_id: str, trees: trees_.Trees, retried: Retried
 ) -> tuple[inputs.Inputs, Try]:
-    """The attempt: its number, inputs, and changes since the previous one, whose files are set aside."""
+    """Return the attempt: its number, inputs, and changes since the last one, whose files are archived."""
     project, profile = session.project, session.profile
     attempts.archive_attempt(project, run_id)
     now = inputs.inputs_sent(profile, trees, session.lock().digest)
@@ -250,7 +250,7 @@ def _supersede(session: Session, run_id: str, name: str) -> None:
 
 
 def _start(session: Session, run_id: str) -> bool:
-    """Start the run that the ledger announced; one that was started before is only found again.
+    """Start the run that the ledger announced; a run that was started before is only found again.
 
     Returns False if the machine went away.
     """
@@ -293,7 +293,7 @@ def _begun(session: Session, job: Job, saved: checkpoints.Kept | None, grant: Gr
 
 
 def _saved(session: Session, run: LeasedRun) -> checkpoints.Kept | None:
-    """The newest checkpoint of an earlier attempt with the same inputs."""
+    """Return the newest checkpoint of an earlier attempt with the same inputs."""
     if not session.profile.train.checkpoints or run.attempt == 1:
         return None
     found = checkpoints.newest_of(session.project, session.profile, run.run_id)
@@ -311,7 +311,9 @@ def _saved(session: Session, run: LeasedRun) -> checkpoints.Kept | None:
 
 
 def _job(profile: Profile, run_id: str, python: str, trees: trees_.Trees) -> Job:
-    """The job without its environment, which may hold secrets and therefore never enters the ledger."""
+    """Return the job without its environment, which may contain secrets and therefore never enters the
+    ledger.
+    """
     return Job(
         run_id=run_id,
         argv=profile.train.command,

@@ -1,4 +1,4 @@
-"""ORC201-208: devices that are there on one machine only."""
+"""ORC201-208: devices that exist on one machine only."""
 
 from __future__ import annotations
 
@@ -127,7 +127,7 @@ def check_literal(program: Program, _: Project) -> Iterator[Hit]:
 
 
 def _named_devices(module: Module, call: ast.Call) -> list[str]:
-    """The devices that a call names, one or a list of them."""
+    """Return the devices that a call names, one or a list of them."""
     given = module.value(argument(call, 0, "device_name", "device", "devices"))
     each = given.elts if isinstance(given, ast.List | ast.Tuple) else [given]
     return [text for node in each for text in texts(module, node)]
@@ -252,7 +252,7 @@ def _makes(module: Module, body: list[ast.stmt], word: str) -> bool:
 
 
 def _listed(program: Program) -> list[Found]:
-    """Where GPUs are listed."""
+    """Return where GPUs are listed."""
     return [each for each in program.calls(*_LISTS) if not _other_kind(*each)]
 
 
@@ -262,7 +262,7 @@ def _other_kind(module: Module, call: ast.Call) -> bool:
 
 
 def _placed(program: Program) -> list[Found]:
-    """Where operations are placed on a GPU or TPU by name."""
+    """Return where operations are placed on a GPU or TPU by name."""
     return [
         (module, call)
         for module, call in program.calls(*_DEVICE_CALLS)
@@ -276,7 +276,7 @@ def _is_list(module: Module, node: ast.AST) -> bool:
 
 
 def _tells(module: Module, test: ast.AST) -> bool:
-    """Whether a condition looks at a list of devices."""
+    """Whether a condition tests a list of devices."""
     return any(
         (isinstance(node, ast.Name) and _is_list(module, node))
         or (
@@ -313,7 +313,7 @@ def _guarded(module: Module, node: ast.AST) -> bool:
 
 
 def _ends(body: list[ast.stmt]) -> bool:
-    """Whether a branch leaves: by an error, a return, or the end of the program."""
+    """Whether a branch ends the function or program: by an error, a return, or an exit."""
     last = body[-1] if body else None
     if isinstance(last, ast.Raise | ast.Return | ast.Continue):
         return True
@@ -323,7 +323,7 @@ def _ends(body: list[ast.stmt]) -> bool:
 
 
 def _stops(module: Module, call: ast.Call) -> bool:
-    """Whether the program ends where the listed devices are not there."""
+    """Whether the program ends if the listed devices are absent."""
     for node in module.nodes:
         if isinstance(node, ast.Assert) and _about(module, node.test, call):
             return True
@@ -346,7 +346,7 @@ def _about(module: Module, test: ast.AST, call: ast.Call) -> bool:
 
 
 def _branches(module: Module, call: ast.Call) -> Iterator[ast.AST]:
-    """Conditions on the list that have another way for a machine without the device."""
+    """Return conditions on the list that have a branch for a machine without the device."""
     for node in module.nodes:
         if isinstance(node, ast.IfExp) and _about(module, node.test, call):
             yield node
@@ -355,5 +355,5 @@ def _branches(module: Module, call: ast.Call) -> Iterator[ast.AST]:
 
 
 def _goes_on(node: ast.If) -> bool:
-    """Whether a branch has another way, or says only that something is missing."""
+    """Whether a branch has an alternative, or only reports that something is missing."""
     return bool(node.orelse) or (isinstance(node.test, ast.UnaryOp) and not _ends(node.body))

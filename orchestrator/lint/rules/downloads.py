@@ -1,4 +1,4 @@
-"""ORC521: data, models and weights that come from the network when the run needs them."""
+"""ORC521: data, models and weights that are downloaded when the run needs them."""
 
 from __future__ import annotations
 
@@ -48,7 +48,7 @@ def check_downloads(module: Module) -> Iterator[Hit]:
 
 
 def _command(module: Module, call: ast.Call) -> str:
-    """The command that a call hands to the shell or to a program, on one line."""
+    """Return the command that a call passes to the shell or to a program, on one line."""
     given = module.value(argument(call, 0, "args", "command", "cmd"))
     if isinstance(given, ast.List | ast.Tuple):
         return " ".join(text for each in given.elts for text in texts(module, each))
@@ -85,7 +85,7 @@ def _unchecked(module: Module, call: ast.Call) -> str:
 
 
 def _sends(module: Module, call: ast.Call) -> bool:
-    """Whether a request brings data there: what comes back is an answer, and no file."""
+    """Whether a request sends data: the response is then an answer, not a file."""
     request = module.value(argument(call, 0, "url"))
     asked = [call, request] if isinstance(request, ast.Call) else [call]
     methods = [text for each in asked for text in texts(module, argument(each, -1, "method"))]
@@ -96,7 +96,7 @@ def _sends(module: Module, call: ast.Call) -> bool:
 
 
 def _stored(module: Module, call: ast.Call) -> bool:
-    """Whether what was fetched is kept: its content, or written to a file."""
+    """Whether the downloaded content is kept, or written to a file."""
     parent = module.parent(call)
     if isinstance(parent, ast.Attribute):
         return parent.attr in ("content", "raw", "text")

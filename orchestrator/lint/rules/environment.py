@@ -1,4 +1,4 @@
-"""ORC821-823: variables that are set when it is too late, or without effect."""
+"""ORC821-823: variables that are set too late, or without effect."""
 
 from __future__ import annotations
 

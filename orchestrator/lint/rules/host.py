@@ -1,4 +1,4 @@
-"""ORC409-410: numbers taken from the machine."""
+"""ORC409-410: numbers that are taken from the machine."""
 
 from __future__ import annotations
 

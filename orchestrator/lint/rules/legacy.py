@@ -1,4 +1,4 @@
-"""ORC701-703: TensorFlow 1 in a TensorFlow 2 world. What Keras and NumPy dropped is in `removed`."""
+"""ORC701-703: TensorFlow 1 code under TensorFlow 2. What Keras and NumPy removed is in `removed`."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""ORC721: numbers unpacked by their place."""
+"""ORC721: metrics that are taken by their position."""
 
 from __future__ import annotations
 

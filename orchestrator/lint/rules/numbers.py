@@ -1,4 +1,4 @@
-"""ORC601-603: widths of numbers."""
+"""ORC601-603: precision of numbers."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""ORC401-402: files in the order in which a file system happens to name them."""
+"""ORC401-402: files in the order in which a file system happens to list them."""
 
 from __future__ import annotations
 

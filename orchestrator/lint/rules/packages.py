@@ -1,4 +1,4 @@
-"""ORC801-804: packages that another day, or another machine, resolves otherwise."""
+"""ORC801-804: packages that resolve differently on another day or machine."""
 
 from __future__ import annotations
 

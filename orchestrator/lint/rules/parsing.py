@@ -1,4 +1,4 @@
-"""ORC611-613: text and time that are read by the rules of one computer."""
+"""ORC611-613: text and times that are parsed by the settings of one computer."""
 
 from __future__ import annotations
 

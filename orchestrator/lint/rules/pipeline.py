@@ -1,4 +1,4 @@
-"""ORC403-408: tf.data pipelines whose order or speed hangs on the machine."""
+"""ORC403-408: tf.data pipelines whose order or speed depends on the machine."""
 
 from __future__ import annotations
 

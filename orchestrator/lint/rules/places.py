@@ -1,4 +1,4 @@
-"""ORC104-109: addresses, buckets, cloud resources and secrets in the code; code that asks where it runs."""
+"""ORC104-109: addresses, buckets, cloud resources and secrets in the code; code that tests where it runs."""
 
 from __future__ import annotations
 

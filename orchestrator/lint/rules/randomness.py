@@ -1,4 +1,4 @@
-"""ORC311-315: generators and orders that differ with every process."""
+"""ORC311-315: generators and orders that differ between processes."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""ORC704: what current versions of Keras and NumPy no longer have."""
+"""ORC704: functions that current versions of Keras and NumPy no longer have."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""ORC731-734: what an interrupted run loses when its script goes on from its own checkpoint."""
+"""ORC731-734: what an interrupted run loses when its script resumes from its own checkpoint."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""ORC711-716: models written in one form and read in another, or changed after they were written."""
+"""ORC711-716: models written in one format and read in another, or changed after they were written."""
 
 from __future__ import annotations
 

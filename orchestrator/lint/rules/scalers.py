@@ -1,4 +1,4 @@
-"""ORC501-504: preprocessing that is fitted twice, lost, or different on two sides."""
+"""ORC501-504: preprocessing that is fitted twice, lost, or different in training and serving."""
 
 from __future__ import annotations
 

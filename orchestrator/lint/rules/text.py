@@ -1,4 +1,4 @@
-"""ORC901-904: texts that are no programs, names without an import, silences that silence nothing."""
+"""ORC901-904: texts that are not programs, names without an import, suppressions without effect."""
 
 from __future__ import annotations
 
