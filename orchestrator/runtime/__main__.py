@@ -1,7 +1,7 @@
 """The verbs of the runtime: `python -I <root>/enter.py VERB …`.
 
-One JSON object goes to standard output, unless a verb says otherwise; what went wrong goes to standard
-error as plain text. Exit status 2 means that the command line was wrong.
+A verb prints one JSON object to standard output, unless it says otherwise; errors go to standard error as
+plain text. Exit status 2: the command line was wrong.
 """
 
 from __future__ import annotations
@@ -38,7 +38,7 @@ _SHARED = frozenset(module for module in VERBS.values() if list(VERBS.values()).
 
 
 def main(argv: Optional[List[str]] = None) -> int:
-    """Run one verb. A module of several verbs gets [verb, …], one of a single verb its arguments alone."""
+    """Run one verb. A module with several verbs gets [verb, …], one with a single verb only its arguments."""
     arguments = sys.argv[1:] if argv is None else argv
     if not arguments or arguments[0] not in VERBS:
         asked = arguments[0] if arguments else "nothing"

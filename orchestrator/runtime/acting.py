@@ -1,4 +1,4 @@
-"""The environment variables that can change what a training computes: one list."""
+"""The list of environment variables that can change what a training computes."""
 
 from __future__ import annotations
 
@@ -33,14 +33,16 @@ _SECRET = re.compile(r"TOKEN|SECRET|PASSWORD|PASSWD|CREDENTIAL|API_?KEY", re.IGN
 
 
 def acts(name: str) -> bool:
-    """Terraform's variables share TensorFlow's prefix, and change no number; nor does what is printed."""
+    """Whether a variable changes results. Terraform's variables share TensorFlow's prefix, but do not; nor do
+    those that control printing.
+    """
     if name in NAMES:
         return True
     return name.startswith(PREFIXES) and not name.startswith((*_TERRAFORM, *_INNOCENT))
 
 
 def inheritable(environ: Mapping[str, str]) -> Dict[str, str]:
-    """The variables that can change numbers and mean the same anywhere: no device, no path, no secret."""
+    """Return the variables that change results and mean the same anywhere: no device, path or secret."""
     return {
         name: value
         for name, value in sorted(environ.items())
@@ -52,6 +54,6 @@ def inheritable(environ: Mapping[str, str]) -> Dict[str, str]:
 
 
 def acting(environ: Mapping[str, str]) -> Dict[str, str]:
-    """The variables that can change numbers or text; one that looks like a secret only as "(set)"."""
+    """Return the variables that can change results or text; one that looks like a secret as "(set)"."""
     chosen = {name: value for name, value in environ.items() if acts(name)}
     return {name: "(set)" if _SECRET.search(name) else value for name, value in sorted(chosen.items())}

@@ -8,12 +8,12 @@ _THRIFT = 200
 
 
 class Cadence:
-    """How long to wait between lines: `base` seconds at first, longer the longer the trace is.
+    """How long to wait between lines: `base` seconds at first, longer as the trace grows.
 
-    Four of a quarter of it, for short jobs; then twice as long after every `doubling` bytes of trace, whoever
-    wrote them. So however many processes write and however long their lines are, a doubling costs so many
-    bytes, and a week has some fifteen at most. Never so often that making lines takes more than a
-    two-hundredth of a core.
+    The first four pauses are a quarter of `base`, for short jobs; after every `doubling` bytes of trace, by
+    any process, the pause doubles. So each doubling costs a fixed number of bytes, whatever the number of
+    processes and the length of lines, and a week has at most about fifteen. Writing lines never takes more
+    than 0.5 % of a core.
     """
 
     def __init__(self, base: float = 1.0, doubling: int = DOUBLING) -> None:
@@ -22,8 +22,9 @@ class Cadence:
         self._count = 0
 
     def next(self, cost: float = 0.0, size: int = 0) -> float:
-        """Seconds until the next line, the last one having cost `cost` seconds of CPU; the trace is `size`
-        bytes long."""
+        """Return seconds until the next line. `cost`: CPU seconds of the last line; `size`: bytes of the
+        trace.
+        """
         self._count += 1
         if self._count <= 4:
             return max(self._base * _FIRST, cost * _THRIFT)

@@ -1,6 +1,6 @@
-"""The control groups that this process is in: their limits, usage and kills.
+"""The control groups of this process: their limits, usage and kills.
 
-Both versions of the kernel's interface; None for whatever cannot be read.
+Both versions of the kernel's interface are read; None for whatever cannot be read.
 """
 
 # Thin over the kernel: descriptors, modes and races are said in os calls.
@@ -19,7 +19,7 @@ _UNLIMITED = 1 << 60
 
 @dataclass(frozen=True)
 class Cgroups:
-    """Folders of the controllers, own group first, then its parents. `version` 0: none."""
+    """Folders of the controllers, own group first, then its parents. `version` 0: there are none."""
 
     version: int
     memory: Tuple[str, ...]
@@ -27,7 +27,7 @@ class Cgroups:
     io: Tuple[str, ...] = ()
 
     def oom_kills(self) -> Optional[int]:
-        """How many processes of the own group the kernel has killed because memory ran out."""
+        """Return how many processes of the own group the kernel has killed because memory ran out."""
         name = "memory.events" if self.version == 2 else "memory.oom_control"
         return _keyed(self.memory[0], name, "oom_kill") if self.memory else None
 
@@ -35,7 +35,9 @@ class Cgroups:
         return self._memory("memory.current", "memory.usage_in_bytes")
 
     def memory_held(self) -> Optional[int]:
-        """What cannot be taken back at once: without pages of files that nobody has used for a while."""
+        """Return the memory that cannot be reclaimed at once: without file pages that were not used for a
+        while.
+        """
         now = self.memory_now()
         if now is None:
             return None
@@ -46,19 +48,19 @@ class Cgroups:
         return self._memory("memory.peak", "memory.max_usage_in_bytes")
 
     def memory_limit(self) -> Optional[int]:
-        """The tightest limit on the way up, bytes; None where there is none."""
+        """Return the smallest limit of the group and its parents in bytes; None if there is none."""
         name = "memory.max" if self.version == 2 else "memory.limit_in_bytes"
         limits = _numbers(self.memory, lambda folder: _integer(folder, name))
         tight = [limit for limit in limits if limit < _UNLIMITED]
         return int(min(tight)) if tight else None
 
     def cpu_limit(self) -> Optional[float]:
-        """The tightest quota on the way up, in cores; None where there is none."""
+        """Return the smallest quota of the group and its parents in cores; None if there is none."""
         quotas = _numbers(self.cpu, _quota_v2 if self.version == 2 else _quota_v1)
         return min(quotas) if quotas else None
 
     def throttled(self) -> Optional[float]:
-        """Seconds for which the quota kept this group from running."""
+        """Return the seconds for which the quota kept this group from running."""
         if not self.cpu:
             return None
         if self.version == 2:
@@ -73,7 +75,7 @@ class Cgroups:
 
 
 def own() -> Cgroups:
-    """Where this process is now. Version 1 wins where both exist and it has the controllers."""
+    """Return the groups of this process. Version 1 wins if both exist and it has the controllers."""
     groups = _groups(read("/proc/self/cgroup") or "")
     mounts = _mounts(read("/proc/self/mountinfo") or "")
     memory = _chain(mounts.get("memory"), groups.get("memory"))
@@ -85,12 +87,12 @@ def own() -> Cgroups:
 
 
 def global_oom_kills() -> Optional[int]:
-    """How many processes of the whole computer the kernel has killed because memory ran out."""
+    """Return how many processes of the whole computer the kernel has killed because memory ran out."""
     return _keyed("/proc", "vmstat", "oom_kill")
 
 
 def _groups(text: str) -> Dict[str, str]:
-    """Controller -> path, from /proc/self/cgroup; version 2 is the controller ""."""
+    """Return controller -> path, from /proc/self/cgroup; the controller of version 2 is ""."""
     found = {}
     for line in text.splitlines():
         _, controllers, path = line.split(":", 2)
@@ -100,7 +102,7 @@ def _groups(text: str) -> Dict[str, str]:
 
 
 def _mounts(text: str) -> Dict[str, Tuple[str, str]]:
-    """Controller -> (mount point, which group is mounted there), from /proc/self/mountinfo."""
+    """Return controller -> (mount point, group that is mounted there), from /proc/self/mountinfo."""
     found: Dict[str, Tuple[str, str]] = {}
     for line in text.splitlines():
         left, _, right = line.partition(" - ")
@@ -114,7 +116,7 @@ def _mounts(text: str) -> Dict[str, Tuple[str, str]]:
 
 
 def _chain(mount: Optional[Tuple[str, str]], group: Optional[str]) -> Tuple[str, ...]:
-    """The group's folder and its parents' up to the mount, as far as they can be seen."""
+    """Return the folders of the group and its parents up to the mount, as far as they are visible."""
     if mount is None or group is None:
         return ()
     point, root = mount

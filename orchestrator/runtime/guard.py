@@ -1,9 +1,9 @@
-"""Keep a repeated run from writing anywhere but in its copy and in temporary folders.
+"""Prevent a repeated run from writing anywhere but in its copy and in temporary folders.
 
-Python's own file operations are watched by an audit hook, which can refuse them. Of native code, what Python
-has TensorFlow and HDF5 write is watched where they are imported (`watch_tensorflow`, `watch_hdf5`); other
-native code is not seen. A link of the copy to a file that must stay as it is becomes a file of the copy's own
-before it is written.
+An audit hook watches Python's own file operations and can refuse them. Of native code, writes by TensorFlow
+and HDF5 are watched in the Python functions that call them, once these are imported (`watch_tensorflow`,
+`watch_hdf5`); other native code is not seen. If the copy contains a link to a file that must not change, the
+link is replaced by a copy of the file before it is written.
 """
 
 # Thin over the kernel: paths are compared as text.
@@ -27,10 +27,10 @@ _WRITING = os.O_WRONLY | os.O_RDWR | os.O_CREAT | os.O_TRUNC | os.O_APPEND
 
 
 class Guard:
-    """`kept` folders stay as they are; `free` ones may change, as may temporary ones; so may nothing else.
+    """`kept` folders must not change; `free` and temporary ones may; nothing else may.
 
-    Of the folders around a path the innermost decides. What was refused is appended to the file `refusals`,
-    one path a line.
+    Of the folders around a path the innermost decides. Refused paths are appended to the file `refusals`, one
+    a line.
     """
 
     def __init__(self, kept: Sequence[str], free: Sequence[str], refusals: str) -> None:
@@ -39,7 +39,7 @@ class Guard:
         self._refusals = os.open(refusals, os.O_WRONLY | os.O_CREAT | os.O_APPEND, 0o600)
 
     def install(self) -> None:
-        """From here on, for the rest of this process: an audit hook cannot be taken off."""
+        """Install the hook for the rest of this process: an audit hook cannot be removed."""
         sys.dont_write_bytecode = True  # Python's own writing is none of the script's
         sys.addaudithook(self._audit)
         global _installed
@@ -60,7 +60,7 @@ class Guard:
             self._names(arguments[1])
 
     def writes(self, path: Any) -> None:
-        """The contents of this file are about to change. Raises PermissionError where they may not."""
+        """Check a file whose content is about to change. Raises PermissionError if it must not."""
         if isinstance(path, int) or path is None:
             return
         wanted, entry = os.path.realpath(os.fsdecode(path)), _entry(path)
@@ -74,7 +74,7 @@ class Guard:
         self._refuse(wanted)
 
     def _names(self, path: Any) -> None:
-        """What has this name is about to be another thing, or none: a link itself, not what it leads to."""
+        """Check a name that is about to be replaced or removed: a link itself, not its target."""
         if isinstance(path, int) or path is None:
             return
         entry = _entry(path)
@@ -93,7 +93,7 @@ _installed: Optional[Guard] = None
 
 
 def watch_tensorflow() -> None:
-    """What TensorFlow's Python writes by native code: records, and files of its own file system."""
+    """Watch what TensorFlow's Python writes by native code: records, and files of its own file system."""
     if _installed is None:
         return
     from tensorflow.python.lib.io import file_io, tf_record
@@ -107,7 +107,7 @@ def watch_tensorflow() -> None:
 
 
 def watch_hdf5() -> None:
-    """What h5py writes, where it was imported: Keras' weights are such files."""
+    """Watch what h5py writes, if it was imported: Keras' weights are such files."""
     kind = getattr(sys.modules.get("h5py"), "File", None)
     if _installed is not None and kind is not None:
         kind.__init__ = _watched(_installed, kind.__init__, _of_hdf5)
@@ -136,7 +136,7 @@ def _watched(
 
 
 def _entry(path: Any) -> str:
-    """A path whose folder is resolved, and whose last name is not."""
+    """Return a path whose folder is resolved, and whose last name is not."""
     folder, name = os.path.split(os.path.abspath(os.fsdecode(path)))
     return os.path.join(os.path.realpath(folder), name)
 
@@ -146,7 +146,7 @@ def _folders(places: Sequence[str]) -> Tuple[str, ...]:
 
 
 def _depth(path: str, folders: Sequence[str]) -> int:
-    """How long the longest of `folders` around `path` is; 0 where none is."""
+    """Return the length of the longest of `folders` that contains `path`; 0 if none does."""
     return max((len(folder) for folder in folders if (path + os.sep).startswith(folder)), default=0)
 
 

@@ -1,8 +1,8 @@
-"""HTTP of the machine: bytes of objects in, files out, over connections that are kept.
+"""The machine's HTTP client: it reads and writes objects over persistent connections.
 
 Certificates are verified, proxies of the environment are not used, redirects are refused, and every answer
-has a limit. What may pass (a cut, a timeout, 429, 5xx) is tried again with growing pauses; a range that was
-cut goes on where it ended. Everything else is an HttpError that names its kind.
+has a size limit. Transient failures (a cut, a timeout, 429, 5xx) are retried with growing pauses; a range
+that was cut continues where it ended. Everything else is an HttpError that names its kind.
 """
 
 from __future__ import annotations
@@ -31,14 +31,14 @@ Body = Union[bytes, "File"]
 
 
 class File(NamedTuple):
-    """A file whose bytes are a body: `size` of them."""
+    """A file whose first `size` bytes are a body."""
 
     path: str
     size: int
 
 
 class Answer(NamedTuple):
-    """An answer without an object in it. Header names are lower case."""
+    """An answer without an object. Header names are lower case."""
 
     status: int
     headers: Dict[str, str]
@@ -46,11 +46,11 @@ class Answer(NamedTuple):
 
 
 class HttpError(Exception):
-    """A request that failed for good.
+    """A request that failed finally.
 
-    kind: "denied" (401, 403, ExpiredToken: the link expired, or never was allowed), "missing" (404, 410),
-    "changed" (412), "passing" (tried often enough; the reason may go away), "refused" (any other status),
-    "malformed" (not what the protocol says).
+    kind: "denied" (401, 403, ExpiredToken: the link expired, or was never allowed), "missing" (404, 410),
+    "changed" (412), "passing" (a transient failure, retried often enough), "refused" (any other status),
+    "malformed" (against the protocol).
     """
 
     def __init__(self, kind: str, sentence: str, status: int = 0) -> None:
@@ -60,7 +60,7 @@ class HttpError(Exception):
 
 
 class _Cut(Exception):
-    """What may pass: the reason, and how long the server asks to wait."""
+    """A transient failure: the reason, and how long the server asks to wait."""
 
     def __init__(self, reason: str, wait: float = 0.0, status: int = 0) -> None:
         super().__init__(reason)
@@ -69,7 +69,7 @@ class _Cut(Exception):
 
 
 class Client:
-    """Requests of one thread. A connection is kept for each server."""
+    """Requests of one thread. One connection is kept for each server."""
 
     def __init__(
         self,
@@ -78,7 +78,9 @@ class Client:
         pause: Callable[[float], None] = time.sleep,
         context: Optional[ssl.SSLContext] = None,
     ) -> None:
-        """`timeout`: seconds of silence. `attempts`: in a row that brought no byte. `context`: TLS to use."""
+        """`timeout`: seconds of silence. `attempts`: consecutive ones without a byte. `context`: TLS
+        settings.
+        """
         self._timeout = timeout
         self._attempts = attempts
         self._pause = pause
@@ -86,9 +88,9 @@ class Client:
         self._kept: Dict[Tuple[str, str], http.client.HTTPConnection] = {}
 
     def read_range(self, url: str, headers: Mapping[str, str], first: int, size: int) -> Iterator[bytes]:
-        """Yield the `size` bytes from `first` of the object at `url`. After a cut, go on where it was.
+        """Yield the `size` bytes from `first` of the object at `url`. After a cut, continue where it ended.
 
-        Raises HttpError; a server that sends other bytes than the ones that were asked for is "malformed".
+        Raises HttpError; it is "malformed" if the server sends other bytes than those requested.
         """
         done, failures = 0, 0
         while done < size:
@@ -101,19 +103,19 @@ class Client:
                 self._wait(url, cut, failures)
 
     def head(self, url: str, headers: Mapping[str, str]) -> Answer:
-        """The headers of the object at `url`."""
+        """Return the headers of the object at `url`."""
         return self._answered("HEAD", url, headers, b"")
 
     def get(self, url: str, headers: Mapping[str, str], most: int = ANSWER) -> Answer:
-        """A small answer, of at most `most` bytes."""
+        """Return a small answer, of at most `most` bytes."""
         return self._answered("GET", url, headers, b"", most)
 
     def put(self, url: str, headers: Mapping[str, str], body: Body) -> Answer:
-        """Send the body to `url`; repeated as a whole after a cut."""
+        """Send the body to `url`; repeated from the beginning after a cut."""
         return self._answered("PUT", url, headers, body)
 
     def post(self, url: str, headers: Mapping[str, str], body: bytes, most: int = ANSWER) -> Answer:
-        """Send a small body to `url`; repeated after a cut, so only for what may happen twice."""
+        """Send a small body to `url`; repeated after a cut, so only for requests that may happen twice."""
         return self._answered("POST", url, headers, body, most)
 
     def post_form(self, url: str, fields: Mapping[str, str], body: Body) -> Answer:
@@ -176,7 +178,7 @@ class Client:
     def _send(
         self, method: str, url: str, headers: Mapping[str, str], body: _Sendable
     ) -> Tuple[http.client.HTTPResponse, http.client.HTTPConnection]:
-        """A response with a good status. Raises _Cut for what may pass, HttpError for the rest."""
+        """Return a response with a good status. Raises _Cut for transient failures, else HttpError."""
         parts = urllib.parse.urlsplit(url)
         connection = self._connection(parts)
         target = urllib.parse.urlunsplit(("", "", parts.path or "/", parts.query, ""))
@@ -327,5 +329,5 @@ def _lower(response: http.client.HTTPResponse) -> Dict[str, str]:
 
 
 def _server(url: str) -> str:
-    """The server of a link; the rest of a link is a secret."""
+    """Return the server of a link; the rest of a link is a secret."""
     return urllib.parse.urlsplit(url).hostname or "the server"

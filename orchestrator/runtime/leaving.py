@@ -11,7 +11,7 @@ _GENERATED = "__autograph_generated_file"
 
 
 def exit_early() -> NoReturn:
-    """Write out what was printed, remove TensorFlow's temporary files, and end without any exit handler."""
+    """Flush the output, remove TensorFlow's temporary files, and exit without running exit handlers."""
     try:
         _write_opened()
         for stream in (sys.stdout, sys.stderr):
@@ -22,7 +22,7 @@ def exit_early() -> NoReturn:
 
 
 def _write_opened() -> None:
-    """Write the record of opened files: os._exit skips the exit handler that does it otherwise."""
+    """Write the record of opened files, because os._exit skips the exit handler that does it otherwise."""
     opened = sys.modules.get(f"{__package__}.observe.opened")
     if opened is not None:
         opened.flush()

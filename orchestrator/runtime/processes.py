@@ -1,4 +1,4 @@
-"""Read processes and their owners from the kernel. Linux; nothing elsewhere."""
+"""Read processes and their owners from the kernel. Linux only; elsewhere nothing is found."""
 
 # Thin over the kernel: descriptors, modes and races are said in os calls.
 # ruff: noqa: PTH208
@@ -15,9 +15,9 @@ _AT_ONCE = 1 << 16
 
 
 class Stat(NamedTuple):
-    """One process now. Times in seconds, `rss` in bytes; `children_…` is of children it has waited for.
+    """One process now. Times in seconds, `rss` in bytes; `children_…` is of children that it has waited for.
 
-    `start` is in clock ticks since boot: together with the pid it names a process for good.
+    `start` is in clock ticks since boot: together with the pid it identifies a process uniquely.
     """
 
     pid: int
@@ -39,7 +39,7 @@ class Stat(NamedTuple):
 
 
 def stat(pid: int) -> Optional[Stat]:
-    """The process, or None if there is none."""
+    """Return the process, or None if it does not exist."""
     text = read(f"/proc/{pid}/stat")
     if text is None:
         return None
@@ -61,7 +61,7 @@ def stat(pid: int) -> Optional[Stat]:
 
 
 def read(path: str) -> Optional[str]:
-    """A small kernel file as text, or None where it is missing, gone or forbidden."""
+    """Return a small kernel file as text, or None if it is missing or forbidden."""
     try:
         file = os.open(path, os.O_RDONLY | os.O_CLOEXEC)  # a third of what `open` takes; threads are many
     except OSError:
@@ -75,25 +75,25 @@ def read(path: str) -> Optional[str]:
 
 
 def start_of(pid: int) -> Optional[int]:
-    """When the process began, in ticks since boot; None where the kernel does not say."""
+    """Return when the process began, in ticks since boot; None if unknown."""
     found = stat(pid)
     return found.start if found else None
 
 
 def alive(pid: int, start: Optional[int]) -> bool:
-    """Whether that very process lives; a number that was given to another does not count."""
+    """Whether exactly that process lives; a process that reuses its number does not count."""
     found = stat(pid)
     return found is not None and not found.zombie and found.start == start
 
 
 def boot_id() -> Optional[str]:
-    """Which start of the machine this is."""
+    """Return the id of the current boot of the machine."""
     text = read("/proc/sys/kernel/random/boot_id")
     return text.strip() if text else None
 
 
 def descendants(root: int) -> List[Stat]:
-    """Every process below `root`, zombies included."""
+    """Return every process below `root`, including zombies."""
     found: List[Stat] = []
     seen: Set[int] = set()
     waiting = list(_children(root))
@@ -108,10 +108,10 @@ def descendants(root: int) -> List[Stat]:
 
 
 def members(session: int, since: Optional[int], marker: str) -> List[int]:
-    """Live processes of a run: of its session, or with `marker` (its trace) in their environment.
+    """Return live processes of a run: of its session, or with `marker` (its trace) in their environment.
 
-    `since` is when the run's first process began: an older process of that session is a stranger whose
-    session had the same number.
+    `since` is when the run's first process began: an older process of that session belongs to another session
+    with the same number.
     """
     own = os.getpid()
     return [
@@ -124,7 +124,7 @@ def members(session: int, since: Optional[int], marker: str) -> List[int]:
 
 
 def signal_all(pids: Iterable[int], number: int) -> None:
-    """Send the signal to each that still lives."""
+    """Send the signal to each process that still lives."""
     for pid in pids:
         try:
             os.kill(pid, number)
@@ -133,7 +133,7 @@ def signal_all(pids: Iterable[int], number: int) -> None:
 
 
 def signal_group(leader: int, number: int) -> None:
-    """Send the signal to a process group that may be gone."""
+    """Send the signal to a process group, which may be gone."""
     try:
         os.killpg(leader, number)
     except (ProcessLookupError, PermissionError):
@@ -141,7 +141,9 @@ def signal_group(leader: int, number: int) -> None:
 
 
 def adopt_orphans() -> bool:
-    """Become the parent of every descendant whose own parent ends, as init would. False: not possible."""
+    """Become the parent of every descendant whose own parent ends, as init would. Returns False if not
+    possible.
+    """
     try:
         import ctypes
 
@@ -151,7 +153,7 @@ def adopt_orphans() -> bool:
 
 
 def spare_from_oom_killer(score: int = -900) -> Optional[str]:
-    """Ask the kernel to kill others first; the setting before, for the job to go back to."""
+    """Ask the kernel to kill other processes first; returns the setting before, which the job gets back."""
     before = read("/proc/self/oom_score_adj")
     return before if before is not None and set_oom_score(str(score)) else None
 
@@ -166,7 +168,7 @@ def set_oom_score(score: str) -> bool:
 
 
 def describe_signal(number: int) -> str:
-    """ "SIGTERM" for 15."""
+    """Return "SIGTERM" for 15."""
     try:
         return signal.Signals(number).name
     except ValueError:
@@ -174,7 +176,7 @@ def describe_signal(number: int) -> str:
 
 
 def _children(pid: int) -> Iterator[int]:
-    """Every thread has its own children: those that it forked."""
+    """Return the children of each thread: those that it forked."""
     try:
         threads = os.listdir(f"/proc/{pid}/task")
     except OSError:
@@ -197,7 +199,7 @@ def _all() -> Iterator[Stat]:
 
 
 def naming(folder: str) -> List[int]:
-    """The processes, this one left out, whose command line names something below `folder`."""
+    """Return the other processes whose command line names something below `folder`."""
     wanted = os.fsencode(folder.rstrip("/") + "/")
     return [entry.pid for entry in _all() if entry.pid != os.getpid() and wanted in _command_line(entry.pid)]
 
@@ -211,7 +213,7 @@ def _command_line(pid: int) -> bytes:
 
 
 def with_variable(name: str, value: str) -> Optional[List[int]]:
-    """The processes that were begun with this variable, this one left out; None where none can be listed."""
+    """Return the other processes that were started with this variable; None if processes cannot be listed."""
     entries = list(_all())
     if not entries:
         return None

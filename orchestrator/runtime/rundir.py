@@ -1,8 +1,8 @@
 """One run's folder on the machine: its layout, its atomic writes, its state.
 
-The folder is the only truth about a run. Whoever holds `lock` works on it: `start` while it prepares,
-then the supervisor until the run has ended. The kernel frees the lock when its holder dies, in whatever way,
-so a run without `exit.json` whose lock is free has lost its supervisor.
+The folder is the only source of truth about a run. The holder of `lock` works on it: `start` while it
+prepares, then the supervisor until the run has ended. The kernel releases the lock when its holder dies, for
+any reason, so a run without `exit.json` whose lock is free has lost its supervisor.
 """
 
 # Thin over the kernel: descriptors, modes and races are said in os calls.
@@ -27,7 +27,9 @@ _RUN_ID = re.compile(r"[A-Za-z0-9][A-Za-z0-9._:+@=-]{0,127}")
 
 
 class RunError(Exception):
-    """A run that cannot be had as asked. `kind`: invalid, conflict, stage, absent, truncated or failed."""
+    """A request for a run that cannot be served. `kind`: invalid, conflict, stage, absent, truncated or
+    failed.
+    """
 
     def __init__(self, kind: str, message: str) -> None:
         super().__init__(message)
@@ -70,7 +72,7 @@ class RunDir(NamedTuple):
 
     @property
     def mounts(self) -> str:
-        """What processes of the job mounted; absent where the run has no data that are shared."""
+        """The list of mounts that the job's processes made; absent if the run shares no data."""
         return self.path("mounts.json")
 
     @property
@@ -99,17 +101,17 @@ class RunDir(NamedTuple):
 
     @property
     def collected(self) -> str:
-        """A mark: this run's results were fetched, whole and verified."""
+        """The mark that this run's results were downloaded, complete and verified."""
         return self.path("collected")
 
     @property
     def stored(self) -> str:
-        """A mark: all of this run's results are in its store."""
+        """The mark that all results of this run are in its store."""
         return self.path("stored")
 
 
 def open_run(base: str, run_id: str) -> RunDir:
-    """The folder of `run_id`, which need not exist. Raises RunError for a name that is not one."""
+    """Return the folder of `run_id`, which need not exist. Raises RunError for an invalid name."""
     if not _RUN_ID.fullmatch(run_id):
         raise RunError(
             "invalid",
@@ -120,7 +122,9 @@ def open_run(base: str, run_id: str) -> RunDir:
 
 
 def write_json(path: str, value: Any) -> None:
-    """Write whole or not at all, and durably; readable by the owner alone, for it may hold an environment."""
+    """Write completely or not at all, and durably; only the owner may read it, because it may contain an
+    environment.
+    """
     temporary = f"{path}.{os.getpid()}.tmp"
     descriptor = os.open(temporary, os.O_WRONLY | os.O_CREAT | os.O_TRUNC, 0o600)
     try:
@@ -136,7 +140,7 @@ def write_json(path: str, value: Any) -> None:
 
 
 def read_json(path: str) -> Optional[Dict[str, Any]]:
-    """The object in the file, or None where there is no such file."""
+    """Return the object in the file, or None if there is no such file."""
     try:
         with open(path, encoding="utf-8") as file:
             value = json.load(file)
@@ -146,7 +150,7 @@ def read_json(path: str) -> Optional[Dict[str, Any]]:
 
 
 class Reserve:
-    """Room for one small JSON file, taken while there is some, so that a full disk cannot prevent it."""
+    """Space for one small JSON file, reserved early, so that a full disk cannot prevent writing it."""
 
     _SIZE = 4096
 
@@ -160,7 +164,7 @@ class Reserve:
             os.fsync(file.fileno())
 
     def write(self, value: Any) -> None:
-        """Put `value` into the reserved room and give it its name."""
+        """Write `value` into the reserved space and give the file its name."""
         text = json.dumps(value, sort_keys=True).encode()
         with open(self._reserved, "r+b") as file:
             file.write(text)
@@ -172,7 +176,7 @@ class Reserve:
 
 
 def try_lock(run: RunDir) -> Optional[int]:
-    """A descriptor that holds the run's lock until it and its copies are closed; None if another has it."""
+    """Return a descriptor that holds the run's lock until it and its copies are closed; None if held."""
     descriptor = os.open(run.lock, os.O_RDWR | os.O_CREAT, 0o600)
     try:
         fcntl.flock(descriptor, fcntl.LOCK_EX | fcntl.LOCK_NB)
@@ -183,7 +187,7 @@ def try_lock(run: RunDir) -> Optional[int]:
 
 
 def held(run: RunDir) -> bool:
-    """Whether somebody works on this run now."""
+    """Whether a process works on this run now."""
     try:
         descriptor = os.open(run.lock, os.O_RDWR)
     except FileNotFoundError:
@@ -198,7 +202,7 @@ def held(run: RunDir) -> bool:
 
 
 def uncollected(run: RunDir) -> bool:
-    """Whether somebody wants this run's results, and they are on this machine alone."""
+    """Whether this run's results are wanted and exist on this machine only."""
     if os.path.exists(run.collected) or os.path.exists(run.stored) or not os.path.exists(run.started):
         return False
     return bool((read_json(run.spec) or {}).get("awaited"))
@@ -210,7 +214,7 @@ _HOLLOW = 100
 
 
 def log_bytes(run: RunDir) -> int:
-    """How much the run has printed so far; 0 where the job put something else in the place of its output."""
+    """Return how many bytes the run has printed; 0 if the job replaced its output file."""
     try:
         about = os.lstat(run.log)
     except FileNotFoundError:
@@ -219,13 +223,13 @@ def log_bytes(run: RunDir) -> int:
 
 
 def is_plain(about: os.stat_result) -> bool:
-    """Whether it is a regular file that holds what its size says, not a large hole."""
+    """Whether it is a regular file with as much data as its size says, not a large hole."""
     hollow = about.st_size > _LARGE and about.st_size > _HOLLOW * about.st_blocks * 512
     return stat.S_ISREG(about.st_mode) and not hollow
 
 
 def open_plain(path: str) -> int:
-    """A descriptor to read a file that a job can replace. OSError where it is a link, a pipe or a device."""
+    """Open a file for reading that a job can replace. Raises OSError for a link, a pipe or a device."""
     descriptor = os.open(path, os.O_RDONLY | os.O_NOFOLLOW | os.O_NONBLOCK | os.O_CLOEXEC)
     if is_plain(os.fstat(descriptor)):
         return descriptor
@@ -234,7 +238,7 @@ def open_plain(path: str) -> int:
 
 
 def state(run: RunDir) -> Dict[str, Any]:
-    """The run as model.RunState has it: state, exit, log_bytes, started_at, ended_at."""
+    """Return the run as model.RunState has it: state, exit, log_bytes, started_at, ended_at."""
     ended = read_json(run.exit)
     if ended is None and not held(run):
         ended = read_json(run.exit)  # it may have ended between the two looks
@@ -255,7 +259,7 @@ _EXIT = ("code", "signal", "reason", "detail", "noticed")
 
 
 def _unheld(run: RunDir) -> Dict[str, Any]:
-    """Nobody holds the run and it has no end: it never began, or it was lost."""
+    """Return the state of a run without holder and end: it never began, or it was lost."""
     started = read_json(run.started)
     return {
         "state": "lost" if started else "absent",

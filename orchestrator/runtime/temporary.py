@@ -1,4 +1,4 @@
-"""Temporary folders: those that everybody uses, and one of a run's own"""
+"""Temporary folders: shared ones, and one for each run."""
 
 # Thin over the kernel: descriptors, modes and races are said in os calls.
 # ruff: noqa: PTH118, PTH208
@@ -23,10 +23,11 @@ _ATTEMPTS = 5
 
 @contextmanager
 def own_temporary(environ: Mapping[str, str]) -> Iterator[Dict[str, str]]:
-    """The environment with a TMPDIR of its own, removed at the end; as it was where there is no room.
+    """Yield the environment with a TMPDIR of its own, which is removed at the end; unchanged if the disk is
+    full.
 
-    It lies where temporary files lie already, and its path is short: sockets lie in it, too. It is locked as
-    long as this process lives; those that a killed one left there are removed first.
+    It lies in the usual temporary folder, and its path is short, because sockets are created in it too. It is
+    locked as long as this process lives; folders that a killed process left there are removed first.
     """
     place = environ.get("TMPDIR") or tempfile.gettempdir()
     _remove_abandoned(place)
@@ -43,7 +44,7 @@ def own_temporary(environ: Mapping[str, str]) -> Iterator[Dict[str, str]]:
 
 
 def _locked_folder(place: str) -> Tuple[str, int]:
-    """A new folder and its lock; made again where another process took the name before it was locked."""
+    """Create a folder and its lock; retried if another process took the name before it was locked."""
     for _ in range(_ATTEMPTS):
         folder = tempfile.mkdtemp(prefix=_PREFIX, dir=place)
         lock = _opened(folder)
@@ -85,7 +86,7 @@ def _opened(folder: str) -> int:
 
 
 def _is_at(lock: int, folder: str) -> bool:
-    """Whether the opened folder is still the one of that name, and this user's."""
+    """Whether the opened folder still has that name and belongs to this user."""
     try:
         now = os.lstat(folder)
     except OSError:

@@ -1,4 +1,4 @@
-"""A job's command: its environment, and its first process, which waits until it is let go."""
+"""A job's command: its environment, and its first process, which waits until it is released."""
 
 # Thin over the kernel: descriptors, modes and races are said in os calls.
 # ruff: noqa: PTH100, PTH110, PTH112, PTH118, PTH120
@@ -33,7 +33,7 @@ _NO_NEW_PRIVILEGES = 38
 class Command:
     """Execute `program` under the name argv[0], in `cwd` (absolute), with exactly `environment`.
 
-    `stdin`: a file or a named pipe; "" for none. `bound`: read-only files are read-only for it even where it
+    `stdin`: a file or a named pipe; "" for none. `bound`: read-only files are read-only for it even if it
     runs as root.
     """
 
@@ -46,7 +46,7 @@ class Command:
 
 
 def command(run: RunDir, spec: Mapping[str, Any], inherited: Mapping[str, str]) -> Command:
-    """The command of a spec; "python" and "python3" mean the job's own interpreter."""
+    """Return the command of a spec; "python" and "python3" mean the job's own interpreter."""
     argv = list(spec["argv"])
     if argv[0] in ("python", "python3"):
         argv[0] = spec["python"]
@@ -58,7 +58,9 @@ def command(run: RunDir, spec: Mapping[str, Any], inherited: Mapping[str, str]) 
 def environment(
     run: RunDir, spec: Mapping[str, Any], cwd: str, inherited: Mapping[str, str]
 ) -> Dict[str, str]:
-    """What this side gives every process, less what belongs to the connection; the job's own; our hook's."""
+    """Return the environment of a job: that of this machine without the variables of the connection, the
+    job's own, and our hook's.
+    """
     dropped = _OF_THE_CONNECTION + _OF_ANOTHER_PYTHON
     found = {
         name: value
@@ -94,8 +96,9 @@ def _joined(first: str, rest: Optional[str]) -> str:
 
 @dataclass(frozen=True)
 class Child:
-    """The job's first process, leader of its own session. It does nothing until `release`; if we die before
-    that, it ends without having done anything. `listener`: tells of its mounts, where these are watched."""
+    """The job's first process, leader of its own session. It does nothing until `release`; if we die before,
+    it ends without having done anything. `listener`: receives its mounts, if these are watched.
+    """
 
     pid: int
     start: Optional[int]
@@ -104,18 +107,18 @@ class Child:
     listener: Optional[int] = None
 
     def release(self) -> None:
-        """Let it become the job."""
+        """Let the process become the job."""
         os.write(self.gate, b"g")
         os.close(self.gate)
 
     def failure(self) -> Optional[str]:
-        """Why the command could not be executed, once that is certain; None if it was."""
+        """Return why the command could not be executed, once that is known; None if it was."""
         text = os.read(self.report, 4096).decode(errors="replace")
         return text or None
 
 
 def launch(wanted: Command, log: str, oom_score: Optional[str]) -> Child:
-    """Fork the job's first process, all its output going to `log`. Raises OSError."""
+    """Fork the job's first process, with all its output in `log`. Raises OSError."""
     gate_out, gate_in = os.pipe()
     report_out, report_in = os.pipe()
     libc = ctypes.CDLL(None) if wanted.bound and sys.platform == "linux" and os.geteuid() == 0 else None
@@ -148,7 +151,7 @@ def _become(
     streams: Tuple[int, int],
     oom_score: Optional[str],
 ) -> None:
-    """In the child: wait to be let go, then become the job. Never returns."""
+    """In the child: wait for the release, then become the job. Never returns."""
     status = _NOT_EXECUTABLE
     try:
         os.setsid()
@@ -178,7 +181,7 @@ def _become(
 
 
 def _is_nowhere(wanted: Command) -> bool:
-    """Whether no folder of PATH has the program: one that may not be read looks like a forbidden program."""
+    """Whether no folder of PATH has the program; an unreadable folder would look like a forbidden program."""
     by_name = "/" not in wanted.program
     return by_name and shutil.which(wanted.program, os.F_OK, wanted.environment.get("PATH")) is None
 
@@ -188,9 +191,10 @@ DEADLINE_HERE = "/var/lib/orch/deadline"
 
 
 def _stay_unprivileged() -> None:
-    """Where the deadline is kept on this machine: no process of the job can become root, by sudo or other.
+    """Prevent the job's processes from becoming root, by sudo or otherwise, if the deadline is enforced on
+    this machine.
 
-    Raises OSError where the kernel does not do that: the job then does not begin.
+    Raises OSError if the kernel cannot do that: the job then does not start.
     """
     if os.geteuid() == 0 or not os.path.exists(DEADLINE_HERE):
         return
@@ -201,7 +205,7 @@ def _stay_unprivileged() -> None:
 
 
 def _forget_handlers() -> None:
-    """A job expects the signal handling that a shell would have given it."""
+    """Reset signal handling to what a shell would give a job."""
     signal.set_wakeup_fd(-1)
     for number in set(signal.Signals) - {signal.SIGKILL, signal.SIGSTOP}:
         signal.signal(number, signal.SIG_DFL)
@@ -209,6 +213,6 @@ def _forget_handlers() -> None:
 
 
 def _say(report: int, text: str) -> None:
-    """To the supervisor, and to the run's output."""
+    """Report to the supervisor, and to the run's output."""
     os.write(report, text.encode())
     os.write(2, f"{text}\n".encode())

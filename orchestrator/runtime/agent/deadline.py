@@ -1,7 +1,7 @@
-"""A machine's deadline, as seconds from the moment of arming, by the machine's own clocks.
+"""A machine's deadline, in seconds from the moment of arming, by the machine's own clocks.
 
-It is armed once: later calls do not move it, so that no client's clock can. Within one boot it is counted by
-the clock that nobody can set; after a restart by this machine's time of day.
+It is armed once: later calls do not move it, so no client's clock can. Within one boot it is measured by a
+clock that cannot be set; after a restart by the machine's time of day.
 """
 
 # Thin over the kernel: paths are texts here.
@@ -23,7 +23,7 @@ _SAVE_SHARE = 0.25
 
 
 def arm(base: str, left: float) -> None:
-    """End the machine `left` seconds from now. Does nothing where a deadline was armed before."""
+    """End the machine `left` seconds from now. Does nothing if a deadline is already armed."""
     os.makedirs(base, exist_ok=True)
     if read_json(_path(base)) is None:
         due = {"boot_id": boot_id(), "boottime": _boottime() + left, "wall": time.time() + left}
@@ -31,7 +31,7 @@ def arm(base: str, left: float) -> None:
 
 
 def left(base: str) -> Optional[float]:
-    """Seconds until the deadline, negative after it; None where none is armed."""
+    """Return seconds until the deadline, negative after it; None if none is armed."""
     armed = read_json(_path(base))
     if armed is None:
         return None
@@ -41,13 +41,15 @@ def left(base: str) -> Optional[float]:
 
 
 def saving(base: str) -> bool:
-    """Whether jobs are to save what they have: in the last quarter of the time, at most SAVE_S seconds."""
+    """Whether jobs should save their state: in the last quarter of the time, at most SAVE_S seconds."""
     armed, seconds = read_json(_path(base)), left(base)
     return armed is not None and seconds is not None and seconds <= min(SAVE_S, _SAVE_SHARE * armed["lasts"])
 
 
 def _boottime() -> float:
-    """Seconds by a clock that no one sets; it goes on while the machine is suspended, where there is such."""
+    """Return seconds by a clock that nobody can set; if possible, one that also runs while the machine is
+    suspended.
+    """
     return time.clock_gettime(getattr(time, "CLOCK_BOOTTIME", time.CLOCK_MONOTONIC))
 
 

@@ -1,4 +1,4 @@
-"""Why a run ended, told apart and said in a sentence for people."""
+"""Determine why a run ended, and say it in a sentence for users."""
 
 from __future__ import annotations
 

@@ -52,12 +52,12 @@ def grows(path: str) -> bool:
 
 
 def passes(path: str) -> bool:
-    """Whether a file of this name exists only while a save goes on, or is left of one that was cut short."""
+    """Whether a file of this name exists only during a save, or was left by one that was interrupted."""
     return _PASSING.fullmatch(path) is not None
 
 
 def tells_its_end(top: str, path: str) -> bool:
-    """Whether half of the file could not pass for all of it: by its format, or as its writer renames it."""
+    """Whether an incomplete file can be recognised: by its format, or because its writer renames it."""
     name = os.path.basename(path)
     if name in (_METADATA, "checkpoint", "saved_model.pb") or name.endswith((".index", ".safetensors")):
         return True
@@ -71,7 +71,9 @@ def tells_its_end(top: str, path: str) -> bool:
 
 
 def unfinished(top: str, files: Mapping[str, Stamp]) -> Optional[str]:
-    """The first file, relative to `top`, that is not whole, or not yet of one save with its siblings."""
+    """Return the first file, relative to `top`, that is incomplete, or not yet of the same save as its
+    siblings.
+    """
     for path in files:
         check = _check_of(path)
         if check is not None and not _holds(os.path.join(top, path), check):
@@ -99,7 +101,7 @@ def _holds(path: str, check: Callable[[BinaryIO, int], bool]) -> bool:
 
 
 def _container(file: BinaryIO, size: int) -> bool:
-    """A zip, HDF5 or pickle file by its first bytes; anything else only must not be empty."""
+    """Check a zip, HDF5 or pickle file by its first bytes; any other file only must not be empty."""
     head = file.read(96)
     if head.startswith(b"PK\x03\x04"):
         return _zip(file, size)
@@ -112,7 +114,7 @@ def _container(file: BinaryIO, size: int) -> bool:
 
 
 def _zip(file: BinaryIO, size: int) -> bool:
-    """The end record is the last that a writer adds."""
+    """Check the end record, which a writer adds last."""
     file.seek(max(0, size - _ZIP_TAIL))
     tail = file.read()
     at = tail.rfind(b"PK\x05\x06")
@@ -120,10 +122,10 @@ def _zip(file: BinaryIO, size: int) -> bool:
 
 
 def _hdf5(head: bytes, size: int) -> bool:
-    """The end-of-file address of the superblock is brought up to date when the file is closed.
+    """Check the end-of-file address of the superblock, which is updated when the file is closed.
 
-    HDF5 File Format Specification 3.0, "Disk Format: Level 0A": after two addresses, which begin at byte 24,
-    28 or 12 by the superblock's version.
+    HDF5 File Format Specification 3.0, "Disk Format: Level 0A": it follows two addresses, which begin at byte
+    24, 28 or 12 by the superblock's version.
     """
     version = head[8]
     width, start = (head[13], 24 + 4 * version) if version < 2 else (head[9], 12)
@@ -168,7 +170,7 @@ def _of_sets(top: str, files: Mapping[str, Stamp]) -> Iterator[str]:
 
 
 def _backups(files: Mapping[str, Stamp]) -> Iterator[str]:
-    """Weights that are newer than what says of which epoch they are."""
+    """Find weights that are newer than the file that names their epoch."""
     for path, stamp in files.items():
         if os.path.basename(path) == _WEIGHTS:
             told = os.path.join(os.path.dirname(path), _METADATA)
@@ -177,7 +179,7 @@ def _backups(files: Mapping[str, Stamp]) -> Iterator[str]:
 
 
 def _saved_models(files: Mapping[str, Stamp]) -> Iterator[str]:
-    """Variables that are newer than the graph beside them, or have none."""
+    """Find variables that are newer than the graph beside them, or have none."""
     for path, stamp in files.items():
         folder, name = os.path.split(path)
         top = os.path.dirname(folder)
@@ -188,7 +190,7 @@ def _saved_models(files: Mapping[str, Stamp]) -> Iterator[str]:
 
 
 def _shards(files: Mapping[str, Stamp]) -> Iterator[str]:
-    """Shards without their siblings, or whose index is missing or older than they are."""
+    """Find shards without their siblings, or whose index is missing or older."""
     found: Dict[Tuple[str, str], List[str]] = {}
     for path in files:
         shard = _SHARD.fullmatch(path)
@@ -202,7 +204,7 @@ def _shards(files: Mapping[str, Stamp]) -> Iterator[str]:
 
 
 def _named_by_state(top: str, path: str, names: "set[str]") -> Iterator[str]:
-    """A state file whose checkpoint is not there."""
+    """Find a state file whose checkpoint is missing."""
     try:
         with os.fdopen(open_plain(os.path.join(top, path)), "rb") as file:
             text = file.read(1 << 20).decode("utf-8", "replace")

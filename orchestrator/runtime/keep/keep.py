@@ -49,17 +49,17 @@ def main(argv: List[str]) -> int:
 
 
 def claim(run: RunDir) -> int:
-    """A descriptor that says, while it or a copy of it is open, that more copies may come."""
+    """Return a descriptor that, while it or a copy of it is open, says that more copies may come."""
     descriptor = os.open(_claim(run), os.O_RDWR | os.O_CREAT, 0o600)
     fcntl.flock(descriptor, fcntl.LOCK_EX)
     return descriptor
 
 
 def keep(run: RunDir, spec: Dict[str, Any]) -> None:
-    """Copy what the run's checkpoints become until it has ended, and what they are then.
+    """Copy the run's checkpoints as they change until it has ended, and once more at its end.
 
-    Nothing more of a run that is ended because its loss is no number: the copies of before are the last
-    that are of use.
+    If the run is ended because its loss is not finite, nothing more is copied: only earlier copies are
+    useful.
     """
     signal.signal(signal.SIGTERM, signal.SIG_IGN)  # the machine goes down: the last save is wanted most
     signal.signal(signal.SIGINT, signal.SIG_IGN)
@@ -79,7 +79,9 @@ def keep(run: RunDir, spec: Dict[str, Any]) -> None:
 
 
 def _lost_its_loss(run: RunDir, spec: Dict[str, Any]) -> bool:
-    """Whether the run is ended for that. Its supervisor notes it before the job may save anything more."""
+    """Whether the run is ended because its loss is not finite. The supervisor notes it before the job can
+    save again.
+    """
     if spec.get("on_nan") != "stop":
         return False
     noticed = (read_json(run.path("noticed.json")) or {}).get("noticed", [])
@@ -91,7 +93,7 @@ def _is_over(run: RunDir) -> bool:
 
 
 def _was_killed(run: RunDir) -> bool:
-    """Whether the job has ended, and not by itself: one that handles a signal, saves and exits does."""
+    """Whether the job was killed; a job that handles a signal, saves and exits was not."""
     ended = read_json(run.exit)
     if ended is not None:
         return ended.get("signal") is not None or ended.get("code") == _KILLED_IN_SHELL
@@ -100,7 +102,7 @@ def _was_killed(run: RunDir) -> bool:
 
 
 def _pause(run: RunDir, seconds: float) -> None:
-    """Wait, but not for long once the run has ended or the end of the machine is announced."""
+    """Wait; only briefly once the run has ended or the end of the machine is announced."""
     until = time.monotonic() + seconds
     while time.monotonic() < until:
         time.sleep(min(_QUICK_S, seconds))
@@ -109,7 +111,7 @@ def _pause(run: RunDir, seconds: float) -> None:
 
 
 def await_last(run: RunDir) -> None:
-    """Wait until no more copies come of a run that has ended."""
+    """Wait until no more copies of an ended run will come."""
     until = time.monotonic() + _LAST_S
     while os.path.exists(run.exit) and time.monotonic() < until and _is_claimed(run):
         time.sleep(_QUICK_S)
@@ -130,7 +132,7 @@ def _is_claimed(run: RunDir) -> bool:
 
 
 class _Told:
-    """What hinders a copy that has been due for a while, in the file `path`; none where nothing does."""
+    """Record in the file `path` what prevents a copy that has been due for a while."""
 
     def __init__(self, path: str) -> None:
         self._path = path

@@ -1,6 +1,6 @@
-"""Copies of a run's checkpoints, each whole: `<run>/checkpoints/<seq>/files` and, last, `manifest.json`.
+"""Complete copies of a run's checkpoints: `<run>/checkpoints/<seq>/files` and, last, `manifest.json`.
 
-What the job goes on to do cannot reach a copy, and a copy counts only with its manifest.
+The job cannot change a copy any more, and a copy counts only with its manifest.
 """
 
 # Thin over the kernel: descriptors, modes and races are said in os calls.
@@ -50,7 +50,7 @@ class Found(NamedTuple):
 
 
 class Copy(NamedTuple):
-    """One file of a copy: what it was copied of, and its SHA-256."""
+    """One file of a copy: its original, and its SHA-256."""
 
     stamp: Stamp
     digest: str
@@ -66,10 +66,10 @@ class Hindrance(NamedTuple):
 
 
 class Keeper:
-    """Takes copies of one run. One process a run."""
+    """Take copies of one run. There is one such process for each run."""
 
     def __init__(self, run: RunDir, globs: List[str], killed: Callable[[], bool] = lambda: False) -> None:
-        """`killed`: whether the job was ended in the middle of what it did, so that a file may be half."""
+        """`killed`: whether the job was killed while working, so that a file may be incomplete."""
         self._run = run
         self._killed = killed
         self._wanted = matcher(globs)
@@ -80,9 +80,10 @@ class Keeper:
         """What the last look found in the way of a copy that is due."""
 
     def look(self, patience: float) -> Optional[int]:
-        """Copy the checkpoints if they are whole and not what was copied last; the copy's number.
+        """Copy the checkpoints if they are complete and have changed since the last copy; returns the copy's
+        number.
 
-        Files that were just written are given a moment to settle, `patience` seconds at most.
+        Files that were just written get time to settle, `patience` seconds at most.
         """
         found = self._found()
         self.hindrance = Hindrance("many", "") if found.many else None
@@ -114,7 +115,9 @@ class Keeper:
         return None if self._is_room(found) else Hindrance("room", "")
 
     def _doubtful(self, found: Found) -> Optional[str]:
-        """A file that was not copied while the job lived, and that could be half without showing it."""
+        """Return a file that was not copied while the job lived, and that could be incomplete without a sign
+        of it.
+        """
         for name, stamp in found.files.items():
             known = name in self._last and self._last[name].stamp == stamp
             if not known and not grows(name) and not tells_its_end(self._run.work, name):
@@ -122,7 +125,7 @@ class Keeper:
         return None
 
     def _passed_a_tick(self, found: Found) -> bool:
-        """Whether a write from now on leaves another time than those that were found."""
+        """Whether a write from now on would get a later time than those that were found."""
         tick = _tick()
         if _is_older(found, tick):
             return True
@@ -150,7 +153,7 @@ class Keeper:
     # ------------------------------------------------------------ copying
 
     def _copied(self, found: Found) -> Optional[int]:
-        """A copy of all, if nothing of it changed meanwhile."""
+        """Copy all files; returns the number of the copy, None if a file changed meanwhile."""
         seq = self._seq + 1
         folder = os.path.join(self._run.path(FOLDER), f"{seq:06d}")
         shutil.rmtree(folder, ignore_errors=True)
@@ -187,7 +190,7 @@ class Keeper:
         return Copy(stamp, digest, mode)
 
     def _linked(self, name: str, target: str) -> bool:
-        """Whether the copy before lends its file, which nobody writes to."""
+        """Link the file from the previous copy, which nobody writes to. Returns False if that is not possible."""
         earlier = os.path.join(self._run.path(FOLDER), f"{self._seq:06d}", "files", name)
         try:
             os.link(earlier, target)
@@ -208,11 +211,13 @@ class Keeper:
 
 
 class _Changed(Exception):
-    """The job wrote to what was copied."""
+    """The job wrote to a file while it was copied."""
 
 
 def _write(reading: Any, writing: Any, size: int) -> Optional[str]:
-    """Copy `size` bytes, by sharing their blocks where the file system can; their SHA-256, None for fewer."""
+    """Copy `size` bytes, by sharing blocks if the file system can. Returns their SHA-256, None for fewer
+    bytes.
+    """
     try:
         fcntl.ioctl(writing.fileno(), _FICLONE, reading.fileno())
         shared = True
@@ -241,13 +246,13 @@ def _manifest(seq: int, copies: Dict[str, Copy]) -> Dict[str, Any]:
 
 
 def _is_older(found: Found, seconds: float) -> bool:
-    """Whether the last change of the files was so long ago."""
+    """Whether the last change of the files is at least that long ago."""
     newest = max(stamp[2] for stamp in found.files.values())
     return abs(time.time() - newest / 1e9) >= seconds
 
 
 def _being_written(found: Found) -> Optional[str]:
-    """A file that some process has open for writing."""
+    """Return a file that some process has open for writing."""
     names = {(found.devices[name], stamp[3]): name for name, stamp in found.files.items() if not grows(name)}
     held = written_now(names)
     return names[held] if held is not None else None
@@ -281,7 +286,7 @@ def _free(run: RunDir) -> int:
 
 
 def numbers(run: RunDir) -> List[int]:
-    """The numbers of the whole copies, ascending."""
+    """Return the numbers of the complete copies, ascending."""
     try:
         names = os.listdir(run.path(FOLDER))
     except OSError:
@@ -291,13 +296,14 @@ def numbers(run: RunDir) -> List[int]:
 
 
 def manifest(run: RunDir, seq: int) -> Optional[Dict[str, Any]]:
-    """What is in the copy; None where there is none."""
+    """Return the content of the copy; None if there is none."""
     return read_json(_manifest_of(run, f"{seq:06d}"))
 
 
 def hold(run: RunDir, seq: int, holder: str) -> None:
-    """Keep this copy, which one of the HOLDERS sends away, even where it is not among the newest; that holder
-    holds no other one."""
+    """Keep this copy, which one of the HOLDERS is sending, even if it is not among the newest; a holder holds
+    one copy at a time.
+    """
     write_json(_held(run, holder), {"seq": seq, "at": time.time()})
 
 

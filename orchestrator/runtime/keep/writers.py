@@ -1,4 +1,4 @@
-"""Which files some process of this machine may write to now: open for writing, or mapped so."""
+"""Find files that some process of this machine may write to: open for writing, or mapped so."""
 
 # Thin over the kernel: descriptors, modes and races are said in os calls.
 # ruff: noqa: PTH116, PTH208
@@ -17,7 +17,7 @@ Identity = Tuple[int, int]
 
 
 def written_now(wanted: Collection[Identity]) -> Optional[Identity]:
-    """One of the files, by device and inode, that is open or mapped for writing by a younger process."""
+    """Return one of the files, by device and inode, that a younger process has open or mapped for writing."""
     pids = _younger()
     for written in (_opened, _mapped):  # mappings take longer to read, and are rare
         for pid in pids:
@@ -38,7 +38,7 @@ def _opened(pid: str) -> Iterator[Identity]:
 
 
 def _younger() -> List[str]:
-    """The processes that began after this one, which is older than its job."""
+    """Return the processes that began after this one, which is older than its job."""
     own = os.getpid()
     since = processes.start_of(own) or 0
     try:
@@ -59,7 +59,7 @@ def _descriptors(pid: str) -> Iterator[Tuple[str, str]]:
 
 
 def _mapped(pid: str) -> Iterator[Identity]:
-    """Files that the process shares with others in its memory, and writes to there."""
+    """Return files that the process maps as shared and writable memory."""
     try:
         with open(f"/proc/{pid}/maps", "rb") as file:
             shared = [line for line in file if line.split(b" ", 2)[1] == b"rw-s"]

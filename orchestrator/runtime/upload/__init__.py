@@ -1,1 +1,1 @@
-"""From the machine into a run's store, while the run goes on and at its end."""
+"""Upload from the machine to a run's store, during the run and at its end."""

@@ -1,4 +1,4 @@
-"""Names of what a machine puts into a store, below the prefix of one attempt at a run."""
+"""Names of the objects that a machine uploads, below the prefix of one attempt at a run."""
 
 from __future__ import annotations
 
@@ -17,17 +17,19 @@ _SAFE = "/ =@+,()~"
 
 
 def of_path(path: str) -> str:
-    """A path of a file as part of a key: what no key may hold is written as %XX."""
+    """Return a file's path as part of a key: characters that a key cannot contain are written as %XX."""
     return quote(os.fsencode(path), safe=_SAFE)
 
 
 def slot(name: str) -> str:
-    """The folder of one of the SLOTS."""
+    """Return the folder of one of the SLOTS."""
     return f"checkpoints/{name}"
 
 
 def of_slot(name: str, number: int) -> str:
-    """File `number`, from 0, of the manifest of the copy in a slot: names that change do not add up."""
+    """Return the name of file `number`, from 0, of the copy in a slot; names are reused, so they do not
+    accumulate.
+    """
     return f"{slot(name)}/{number:06d}"
 
 

@@ -44,7 +44,7 @@ _HOLDER = "upload"
 
 
 class Grant(NamedTuple):
-    """A form that may write what begins with `prefix`."""
+    """A signed form that allows uploads of objects whose keys begin with `prefix`."""
 
     url: str
     fields: Dict[str, str]
@@ -63,14 +63,14 @@ def main(argv: List[str]) -> int:
 
 
 def claim(run: RunDir) -> int:
-    """A descriptor that says, while it or a copy of it is open, that more may be sent."""
+    """Return a descriptor that, while it or a copy of it is open, says that more may be sent."""
     descriptor = os.open(_claim(run), os.O_RDWR | os.O_CREAT, 0o600)
     fcntl.flock(descriptor, fcntl.LOCK_EX)
     return descriptor
 
 
 def upload(run: RunDir, grant: Grant) -> None:
-    """Send each new copy of the checkpoints, and the log, while the run goes on; then what it left."""
+    """Send each new copy of the checkpoints, and the log, during the run; then what it left."""
     signal.signal(signal.SIGTERM, signal.SIG_IGN)  # the machine goes down: the last copy is wanted most
     signal.signal(signal.SIGINT, signal.SIG_IGN)
     os.nice(5)
@@ -90,7 +90,7 @@ def upload(run: RunDir, grant: Grant) -> None:
 
 
 class Uploader:
-    """What one run has in its store, as far as this process put it there."""
+    """The objects of one run in its store, as far as this process uploaded them."""
 
     def __init__(self, run: RunDir, grant: Grant, client: Client) -> None:
         self._run = run
@@ -103,7 +103,7 @@ class Uploader:
         self._not_before = float("-inf")
 
     def look(self, now: bool = False) -> None:
-        """Send what is new. What cannot be sent is tried again later. `now`: the run has ended."""
+        """Send what is new. What cannot be sent is retried later. `now`: the run has ended."""
         if not now and time.monotonic() < self._not_before:
             return
         try:
@@ -115,8 +115,9 @@ class Uploader:
             self._tell(str(error))
 
     def finish(self) -> bool:
-        """Send what the run left: the list of its outputs after them, and how it ended after all. Whether
-        it is there, or never will be."""
+        """Send what the run left: the list of its outputs after them, and last how it ended. Returns whether
+        this is complete, or can never be.
+        """
         try:
             found = outputs.outputs(self._run)
             entries = [each for each in found if each["kind"] in _KINDS]
@@ -187,7 +188,7 @@ class Uploader:
 
 
 def grant_of(spec: Dict[str, Any]) -> Optional[Grant]:
-    """The form that a job was given, if any."""
+    """Return the form that a job was given, if any."""
     given = spec["grant"]
     return Grant(given["url"], dict(given["fields"]), given["prefix"]) if given else None
 
