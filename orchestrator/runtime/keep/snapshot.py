@@ -190,7 +190,7 @@ class Keeper:
         return Copy(stamp, digest, mode)
 
     def _linked(self, name: str, target: str) -> bool:
-        """Link the file from the previous copy, which nobody writes to. Returns False if that is not possible."""
+        """Link the file from the previous copy, which nobody writes to. Returns False if that fails."""
         earlier = os.path.join(self._run.path(FOLDER), f"{self._seq:06d}", "files", name)
         try:
             os.link(earlier, target)
