@@ -29,14 +29,14 @@ _DEVICE_FULL = re.compile(
 
 @dataclass(frozen=True)
 class Facts:
-    """What is known of an end. `code` or `signal` is set, not both.
+    """What is known of an end. Exactly one of `code` and `signal` is set.
 
-    `group_kills` and `global_kills`: processes that the kernel killed for want of memory while the run went
-    on, in its own control group and on the whole computer; None where the kernel does not say.
-    `machine_ends`: (reason, sentence) of the announcement that the machine ends: its cloud takes it back, or
-    its deadline comes. `stopped`: the same of what was wrong with the job, and what it was asked to end for.
-    `full`: the file system that has no room left, or None. `log_tail`: the last of its output.
-    `data_denied`: the data file that the job's last words say it might not write.
+    `group_kills` and `global_kills`: processes that the kernel killed during the run because memory ran out,
+    in the run's own control group and on the whole computer; None if the kernel does not report it.
+    `machine_ends`: (reason, sentence) of the announcement that the machine ends, by preemption or its
+    deadline. `stopped`: the same for a problem of the job for which it was asked to end. `full`: the file
+    system without free space, or None. `log_tail`: the last part of its output. `data_denied`: the data file
+    that the job's last output says it could not write.
     """
 
     code: Optional[int]
@@ -54,7 +54,7 @@ class Facts:
 
 
 def explain(facts: Facts) -> Dict[str, Any]:
-    """The end as model.Exit has it: code, signal, reason, detail."""
+    """Return the end as model.Exit has it: code, signal, reason, detail."""
     reason, detail = _why(facts)
     return {"code": facts.code, "signal": facts.signal, "reason": reason, "detail": detail}
 
@@ -95,7 +95,9 @@ def _why(facts: Facts) -> Tuple[str, str]:
 
 
 def _out_of_memory(facts: Facts) -> bool:
-    """A kill in the run's own group is its own. Elsewhere only if the job shows that it was killed too."""
+    """Whether the run was out of memory. A kill in its own group is sufficient; elsewhere the job must show
+    that it was killed too.
+    """
     if facts.group_kills:
         return True
     killed = facts.signal == signal.SIGKILL or facts.code == 128 + signal.SIGKILL
@@ -137,12 +139,12 @@ def kills_now() -> Kills:
 
 
 def since(before: Optional[int], now: Optional[int]) -> Optional[int]:
-    """How far a counter moved; None if it cannot be read."""
+    """Return the increase of a counter; None if it cannot be read."""
     return None if before is None or now is None else max(0, now - before)
 
 
 def full_file_system(*paths: str) -> Optional[str]:
-    """The first of the paths whose file system has no room for data or for another file."""
+    """Return the first of the paths whose file system has no space for data or for another file."""
     for path in paths:
         try:
             about = os.statvfs(path)
@@ -155,7 +157,7 @@ def full_file_system(*paths: str) -> Optional[str]:
 
 
 def data_denied(log_tail: bytes, cwd: str, places: Sequence[str]) -> Optional[str]:
-    """The path that the last refusal in the output names, where it lies in one of the data's `places`."""
+    """Return the path in the output's last permission error, if it lies in one of the data's `places`."""
     named = re.findall(rb"Permission denied: '([^'\n]+)'", log_tail)
     if not named:
         return None
@@ -165,7 +167,7 @@ def data_denied(log_tail: bytes, cwd: str, places: Sequence[str]) -> Optional[st
 
 
 def tail(path: str) -> bytes:
-    """The last of a file, at most 64 KiB; b"" where there is none."""
+    """Return the end of a file, at most 64 KiB; b"" if there is none."""
     try:
         with open(open_plain(path), "rb") as file:
             file.seek(max(0, os.fstat(file.fileno()).st_size - _TAIL))

@@ -40,7 +40,7 @@ def main(argv: List[str]) -> int:
 
 
 def grown(run: RunDir, have: Dict[str, int]) -> Dict[str, Any]:
-    """See above: the answer."""
+    """Return the answer that the module describes."""
     files, room = [], _MOST_BYTES
     for path in _found(run.work):
         piece = _piece(os.path.join(run.work, path), have.get(path, 0), room + 1)
@@ -55,7 +55,7 @@ def grown(run: RunDir, have: Dict[str, int]) -> Dict[str, Any]:
 
 
 def _piece(path: str, had: int, most: int) -> Any:
-    """(offset, bytes) of what a file has more than was had; None where that is nothing."""
+    """Return (offset, bytes) of what a file has beyond what was received; None if nothing."""
     try:
         descriptor = os.open(path, _READING)
     except OSError:
@@ -70,7 +70,7 @@ def _piece(path: str, had: int, most: int) -> Any:
 
 
 def _found(work: str) -> Iterator[str]:
-    """Files of events below the working folder, relative to it; links are not followed."""
+    """Return event files below the working folder, relative to it, without following links."""
     seen = told = 0
     for folder, folders, names in os.walk(work):
         folders.sort()
@@ -85,5 +85,5 @@ def _found(work: str) -> Iterator[str]:
 
 
 def _is_plain(path: str) -> bool:
-    """Surrogates, which stand for bytes that are no text, are not printable."""
+    """Whether a name is printable. Surrogates, which stand for bytes that are not text, are not."""
     return path.isprintable() and len(path) <= 1_000

@@ -1,11 +1,11 @@
-"""What is wrong with a run that goes on: no progress, a loss that is no number, a disk that fills up.
+"""Notice problems of an active run: no progress, a loss that is not finite, a disk that fills up.
 
-Each is noticed once, said in the run's output, and kept for its record. The job is ended only for what its
-spec asks for: `stall` seconds without progress, or a loss that is no number with `on_nan: stop`.
+Each problem is noticed once, reported in the run's output, and kept for its record. The job is ended only if
+its spec asks for it: after `stall` seconds without progress, or for a loss that is not finite with `on_nan:
+stop`.
 
-Progress is output or a training step. Of a job that has shown no step yet, it is also a core that is used
-for a twentieth of the time, or a MiB that is read or written: a job may load its data, or train unseen, in
-silence.
+Progress is output or a training step. For a job that has shown no step yet, it is also the use of 5 % of a
+core, or of a MiB of disk traffic: a job may load its data, or train unobserved, in silence.
 """
 
 # Thin over the kernel: descriptors and races are said in os calls.
@@ -48,7 +48,7 @@ class Used(NamedTuple):
 
 
 class Health:
-    """`stall`: seconds, 0 for never. `used` tells what the job has used so far."""
+    """Watch one run. `stall`: seconds, 0 for never. `used` returns what the job has used so far."""
 
     def __init__(
         self,
@@ -73,7 +73,7 @@ class Health:
         self.noticed: List[Dict[str, Any]] = []
 
     def look(self) -> Optional[Stop]:
-        """(reason, sentence) where the job is to be ended now."""
+        """Return (reason, sentence) if the job is to be ended now."""
         now = self._clock()
         if now - self._looked < EVERY:
             return None
@@ -87,7 +87,7 @@ class Health:
         return self._of_the_data() or stop or self._of_the_progress(now)
 
     def look_at_the_end(self) -> Optional[Stop]:
-        """Notice what the job showed last; a reason, where it was given data that did not come."""
+        """Notice the last output of the job. Returns a reason if streamed data did not arrive."""
         self._read_trace()
         self._of_the_loss(self._log.more())
         return self._of_the_data()
@@ -99,7 +99,7 @@ class Health:
     # ------------------------------------------------------------ progress
 
     def _works(self, now: float) -> bool:
-        """Whether a job that has shown no step uses the machine, in the last seconds."""
+        """Whether a job that has shown no step used the machine in the last seconds."""
         begun, before = self._window
         if self._steps is not None or now - begun < _WINDOW:
             return False
@@ -118,7 +118,7 @@ class Health:
     # ------------------------------------------------------------ the loss
 
     def _read_trace(self) -> bool:
-        """Whether there were new steps."""
+        """Read the trace; returns whether there were new steps."""
         stepped = False
         for line in _lines(self._trace.more()):
             if line.get("event") in _STEPS:
@@ -169,7 +169,7 @@ class Health:
 
 
 class _Grown:
-    """A file that others append to: what is new of it."""
+    """A file that others append to; returns what is new in it."""
 
     def __init__(self, path: str, kept: Callable[[bytes], bytes]) -> None:
         self._path = path
@@ -178,7 +178,9 @@ class _Grown:
         self._tail = b""
 
     def more(self) -> bytes:
-        """What came since, behind what was kept of before; b"" where nothing came. At most the last MiB."""
+        """Return new bytes, preceded by what was kept of earlier ones; b"" if there are none. At most the
+        last MiB.
+        """
         try:
             with open(open_plain(self._path), "rb") as file:
                 size = os.fstat(file.fileno()).st_size
@@ -198,17 +200,17 @@ class _Grown:
 
 
 def _last_bytes(text: bytes) -> bytes:
-    """Of output: what may be the beginning of a loss."""
+    """For output: return the part that may be the beginning of a loss."""
     return text[-_OVERLAP:]
 
 
 def _last_line(text: bytes) -> bytes:
-    """Of a trace: the line that is not whole yet."""
+    """For a trace: return the last line, which is incomplete."""
     return text[text.rfind(b"\n") + 1 :][:_BLOCK]
 
 
 def _lines(data: bytes) -> Iterator[Dict[str, Any]]:
-    """The records in a piece of a trace; a line that is cut off is none."""
+    """Return the records in a piece of a trace; an incomplete line is skipped."""
     for text in data.split(b"\n"):
         try:
             value = json.loads(text) if text[:1] == b"{" else None

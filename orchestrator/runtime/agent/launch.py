@@ -112,7 +112,7 @@ def _print(value: Dict[str, Any]) -> None:
 
 
 def _tail(arguments: argparse.Namespace) -> int:
-    """Raw bytes to standard output. Ends early when nobody reads them any more."""
+    """Write raw bytes to standard output. Ends early if nobody reads them any more."""
     run = _existing(arguments)
     sent = arguments.offset
     while True:
@@ -126,7 +126,7 @@ def _tail(arguments: argparse.Namespace) -> int:
 
 
 def _send(run: RunDir, offset: int) -> int:
-    """Send what there is from `offset` on; the new offset. Raises RunError, kind truncated."""
+    """Send what is available from `offset`; returns the new offset. Raises RunError, kind truncated."""
     length = rundir.log_bytes(run)
     if length < offset:
         raise RunError(
@@ -152,7 +152,7 @@ def _write_all(block: bytes) -> None:
 
 
 def _hung_up() -> bool:
-    """Whether the reader of our output has gone, which without output no write would tell us."""
+    """Whether the reader of our output is gone; without output, no write would show it."""
     poll = select.poll()
     poll.register(1, 0)
     return bool(poll.poll(0))
@@ -168,7 +168,7 @@ def _cancel(arguments: argparse.Namespace) -> int:
 
 
 def cancel(run: RunDir, grace: float) -> Dict[str, Any]:
-    """End the run and everything of it; its state. A run that is over already stays as it is."""
+    """End the run and all of its processes; returns its state. An ended run stays unchanged."""
     give_up = time.monotonic() + grace + 60
     while rundir.held(run) and rundir.read_json(run.exit) is None and time.monotonic() < give_up:
         started = rundir.read_json(run.started)
@@ -183,7 +183,7 @@ def cancel(run: RunDir, grace: float) -> Dict[str, Any]:
 
 
 def _end_orphans(run: RunDir, job: Dict[str, Optional[int]], grace: float) -> None:
-    """The supervisor is dead: end what is left of its job."""
+    """End what is left of the job after its supervisor died."""
     session = job["pid"] or 0
     kill_at = time.monotonic() + grace
     for number in (signal.SIGTERM, signal.SIGKILL):

@@ -1,8 +1,8 @@
-"""Notice the mounts that a job makes, for what is mounted over its data is what it reads in their place.
+"""Notice the mounts that a job makes: it reads what is mounted over its data in their place.
 
-A seccomp filter lets each of these system calls through and tells the supervisor of it first. Neither a mount
-namespace of the job's own nor an unmount before its end hides one. Linux alone has mounts that a program
-without privileges can make.
+A seccomp filter reports each of these system calls to the supervisor and then lets it continue. Neither a
+mount namespace of the job nor an unmount before its end hides one. Only Linux has mounts that an unprivileged
+program can make.
 """
 
 # Thin over the kernel: numbers, structures and descriptors are said in os calls.
@@ -37,7 +37,7 @@ _LONGEST = 300
 
 
 class _Call(NamedTuple):
-    """`target`: which of its arguments is the path that changes; -1 where none is."""
+    """A system call. `target`: which of its arguments is the path that changes; -1 if none is."""
 
     name: str
     target: int
@@ -59,9 +59,9 @@ _SECCOMP = {"x86_64": 317, "aarch64": 277}
 
 
 def tell(to: socket.socket) -> None:
-    """Put the filter over this process and all that it starts; send its listener, or nothing, to `to`.
+    """Install the filter for this process and all that it starts; send its listener, or nothing, to `to`.
 
-    Programs that it starts gain no privileges where the kernel lets no other process have a filter.
+    If the kernel requires it for a filter, programs that it starts gain no privileges.
     """
     try:
         listener = _listen()
@@ -72,7 +72,7 @@ def tell(to: socket.socket) -> None:
 
 
 def told(by: socket.socket) -> Optional[int]:
-    """The listener that `tell` sends; None where it sends none."""
+    """Return the listener that `tell` sends; None if it sends none."""
     _, listeners, _, _ = socket.recv_fds(by, 1, 1)
     for listener in listeners:
         os.set_inheritable(listener, False)
@@ -104,7 +104,9 @@ def _listen() -> int:
 
 
 def _instructions() -> List[Tuple[int, int, int, int]]:
-    """For each architecture its calls; no arguments are looked at: the kernel remembers the rest."""
+    """Return the filter's program: the calls of each architecture, without their arguments, which are read
+    later.
+    """
     rows = [(_LOAD, 0, 0, 4)]
     for architecture, calls in _CALLS.items():
         block = [(_LOAD, 0, 0, 0)]
@@ -115,7 +117,7 @@ def _instructions() -> List[Tuple[int, int, int, int]]:
 
 
 class Mounts:
-    """Those of one run, from the listener that its first process sent; None where there is none."""
+    """The mounts of one run, from the listener that its first process sent; None if there is none."""
 
     def __init__(self, run: RunDir, listener: Optional[int]) -> None:
         self.listener = listener
@@ -125,7 +127,7 @@ class Mounts:
         self._write()
 
     def answer_all(self) -> None:
-        """Note each call that waits, and let it go on."""
+        """Note each waiting call, and let it continue."""
         while self.listener is not None:
             waiting = select.poll()
             waiting.register(self.listener, select.POLLIN)
@@ -170,7 +172,7 @@ def _name(pid: int) -> str:
 
 
 def _path(pid: int, call: _Call, arguments: List[int]) -> str:
-    """The path that a call names, as it names it; "" where it cannot be read."""
+    """Return the path argument of a call, as the program wrote it; "" if it cannot be read."""
     if call.target < 0:
         return ""
     try:

@@ -1,7 +1,8 @@
-"""What a cloud tells a spot machine of its end, asked of the cloud's metadata service.
+"""Notices of a spot machine's end, from the cloud's metadata service.
 
-AWS announces it two minutes before, and may say earlier that it is likely; Google about thirty seconds
-before. The watcher asks and writes `BASE/notice.json`; every supervisor reads that and acts on it.
+AWS announces it two minutes before, and may report earlier that it is likely; Google announces it about
+thirty seconds before. The watcher asks and writes `BASE/notice.json`; every supervisor reads that and acts on
+it.
 """
 
 # Thin over the kernel: paths are texts here.
@@ -33,9 +34,10 @@ _TOKEN_S = 21600
 
 @dataclass(frozen=True)
 class Notice:
-    """`ends_at`: seconds since 1970 by which the machine may be gone; None where it is only at risk.
+    """`ends_at`: Unix seconds by which the machine may be gone; None if it is only at risk.
 
-    `reason`: that of a run which this ends, preempted or deadline."""
+    `reason`: the exit reason of a run that this ends, preempted or deadline.
+    """
 
     text: str
     ends_at: Optional[float] = None
@@ -43,13 +45,13 @@ class Notice:
 
 
 def of_deadline(left: float) -> Notice:
-    """That the machine's deadline comes in `left` seconds."""
+    """Return the notice that the machine's deadline is in `left` seconds."""
     text = f"The deadline of this machine comes in {max(0.0, left):.0f} s (max_duration)."
     return Notice(text, time.time() + left, "deadline")
 
 
 class Listener:
-    """Asks one cloud's metadata service. What does not answer in a second says nothing."""
+    """Ask one cloud's metadata service. No answer within a second counts as no notice."""
 
     def __init__(self, cloud: str, service: str = _SERVICE) -> None:
         self._ask = {"aws": self._of_aws, "gcp": self._of_google}[cloud]
@@ -60,7 +62,7 @@ class Listener:
         self._opener = urllib.request.build_opener(urllib.request.ProxyHandler({}))
 
     def notice(self) -> Optional[Notice]:
-        """What is announced now; None where nothing is."""
+        """Return the current notice; None if there is none."""
         try:
             return self._ask()
         except (OSError, ValueError, KeyError):
@@ -109,7 +111,7 @@ class Listener:
         return self._answer(f"/computeMetadata/v1/{path}", {"Metadata-Flavor": "Google"})
 
     def _answer(self, path: str, headers: Dict[str, str], method: str = "GET") -> Optional[str]:
-        """The body; None where there is no such thing."""
+        """Return the body; None if the resource does not exist."""
         from urllib.error import HTTPError
         from urllib.request import Request
 
@@ -135,13 +137,13 @@ def publish(base: str, notice: Notice) -> None:
 
 
 def published(base: str) -> Optional[Notice]:
-    """The last notice that the watcher heard on this machine."""
+    """Return the last notice that the watcher received on this machine."""
     found = read_json(_path(base))
     return Notice(**found) if found else None
 
 
 def clear(base: str) -> None:
-    """A notice of another machine, or of this one before it was restarted, means nothing."""
+    """Remove a notice of another machine, or of this one before it was restarted."""
     try:
         os.unlink(_path(base))  # noqa: PTH108
     except FileNotFoundError:
@@ -149,19 +151,19 @@ def clear(base: str) -> None:
 
 
 def note(notice: Notice, log: str, trace: str) -> None:
-    """Say it in a run's output and in its trace."""
+    """Report a notice in a run's output and in its trace."""
     say(notice.text, log)
     event: Dict[str, Any] = {"t": round(time.time(), 3), "event": "notice", **asdict(notice)}
     _append(trace, json.dumps(event) + "\n")
 
 
 def say(text: str, log: str) -> None:
-    """A line of ours among the run's output, so that whoever follows reads it."""
+    """Add a line by orch to the run's output, for whoever follows it."""
     _append(log, f"\norch: {text}\n")
 
 
 def _append(path: str, text: str) -> None:
-    """One write: others append to the same file. What a full disk does not take is left out."""
+    """Append in one write, because others append to the same file. On a full disk the text is dropped."""
     try:
         descriptor = os.open(path, os.O_WRONLY | os.O_APPEND | os.O_CREAT | os.O_CLOEXEC | _PLAIN, 0o644)
         try:

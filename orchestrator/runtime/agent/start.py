@@ -1,4 +1,4 @@
-"""Start a run: prepare its folder and fork its supervisor, once, however often it is asked for."""
+"""Start a run: prepare its folder and fork its supervisor, once, however often it is requested."""
 
 # Thin over the kernel: descriptors, modes and races are said in os calls.
 # ruff: noqa: PTH101, PTH103, PTH112, PTH117, PTH208
@@ -48,7 +48,7 @@ _OF_THE_CALL = ("awaited", "checkpoints", "restored", "grant")
 
 
 def run_of(base: str, text: str) -> Tuple[RunDir, Dict[str, Any]]:
-    """The run's folder, made where it is missing, and the job in `text`. Raises RunError."""
+    """Return the run's folder, created if missing, and the job in `text`. Raises RunError."""
     spec = _read_spec(text)
     run = rundir.open_run(base, spec["run_id"])
     os.makedirs(run.root, exist_ok=True)
@@ -57,10 +57,11 @@ def run_of(base: str, text: str) -> Tuple[RunDir, Dict[str, Any]]:
 
 
 def start(run: RunDir, spec: Dict[str, Any]) -> Dict[str, Any]:
-    """Begin the run unless it began already; its state. Raises RunError, kind conflict, for another spec.
+    """Start the run unless it has started; returns its state. Raises RunError, kind conflict, for another
+    spec.
 
-    Only the holder of the lock prepares, and it hands the lock to the supervisor. So of two starts one waits
-    for the other, and one that died is taken up by the next.
+    Only the holder of the lock prepares, and it passes the lock to the supervisor. So of two starts one waits
+    for the other, and one that died is continued by the next.
     """
     give_up = time.monotonic() + _PATIENCE
     while time.monotonic() < give_up:
@@ -96,10 +97,10 @@ def _begin(run: RunDir, spec: Dict[str, Any], lock: int) -> None:
 
 
 def _sealed(spec: Dict[str, Any], salt: str) -> Dict[str, Any]:
-    """The job without what may be secret: the values of its variables, of which digests tell whether they are
-    equal, and the form that writes to its store.
+    """Return the job without possible secrets: the values of its variables, of which digests are kept for
+    comparison, and the form for uploads to its store.
 
-    These reach the processes from memory; no file ever holds them.
+    These are passed to the processes in memory; no file contains them.
     """
 
     def seal(name: str, value: str) -> str:
@@ -110,7 +111,7 @@ def _sealed(spec: Dict[str, Any], salt: str) -> Dict[str, Any]:
 
 
 def _detach(run: RunDir, wanted: Command, spec: Dict[str, Any], lock: int) -> None:
-    """Fork the supervisor, which belongs to nobody's session, and wait until it says that the run began."""
+    """Fork the supervisor into a session of its own, and wait until it reports that the run began."""
     reading, writing = os.pipe()
     first = os.fork()
     if first == 0:
@@ -146,8 +147,9 @@ def _in_the_background(run: RunDir, wanted: Command, spec: Dict[str, Any], lock:
 
 
 def _begin_beside(run: RunDir, spec: Dict[str, Any], handed: Sequence[int]) -> None:
-    """Start what keeps the run's checkpoints, and what puts them into its store. `handed`: descriptors that
-    are the supervisor's alone."""
+    """Start the processes that keep the run's checkpoints and upload them to its store. `handed`: descriptors
+    that only the supervisor may hold.
+    """
     from ..keep import keep
     from ..upload import upload
 
@@ -159,8 +161,9 @@ def _begin_beside(run: RunDir, spec: Dict[str, Any], handed: Sequence[int]) -> N
 
 
 def _fork_beside(claimed: int, handed: Sequence[int], work: Callable[[], None]) -> None:
-    """Fork a process that is no child of the supervisor, which ends what the job leaves. It alone holds
-    `claimed`."""
+    """Fork a process that is not a child of the supervisor, which ends all processes of the job. Only it
+    holds `claimed`.
+    """
     first = os.fork()
     if first > 0:
         os.close(claimed)
@@ -187,7 +190,7 @@ def _close_all_but(*kept: int) -> None:
 
 
 def _read_spec(text: str) -> Dict[str, Any]:
-    """The job as given, every field present. Raises RunError, kind invalid."""
+    """Parse the job; every field must be present. Raises RunError, kind invalid."""
     try:
         given = json.loads(text)
     except ValueError as error:
@@ -203,7 +206,7 @@ def _read_spec(text: str) -> Dict[str, Any]:
 
 
 def _agree(run: RunDir, spec: Dict[str, Any]) -> None:
-    """The same id means the same job. Values are not told: an environment may hold secrets."""
+    """Require that the same id means the same job. Values are not shown: they may be secrets."""
     known = rundir.read_json(run.spec)
     if known is None:
         return

@@ -1,4 +1,4 @@
-"""Data of a run that come while it goes on: whether one of them failed, or will never come."""
+"""Data that arrive during a run: whether a download failed, or will never finish."""
 
 # Thin over the kernel: descriptors and races are said in os calls.
 # ruff: noqa: PTH118, PTH120
@@ -21,7 +21,7 @@ _SENTENCES = {
 
 
 def failure(run: RunDir) -> Optional[str]:
-    """What failed, as a sentence; None while nothing did."""
+    """Return a sentence on what failed; None if nothing did."""
     for path in _states(run):
         found = _failure(path)
         if found is not None:

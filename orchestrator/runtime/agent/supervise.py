@@ -1,7 +1,8 @@
-"""Carry out one run and see it to its end: the process that stays when everybody has gone.
+"""Supervise one run to its end: the process that stays when no client is connected.
 
 It holds the run's lock for as long as it lives. The job begins only after `started.json` is written, and the
-run is over only when `exit.json` is: whatever dies in between, nothing is run twice and no end is invented.
+run has ended only when `exit.json` is written: whatever dies in between, nothing is run twice and no end is
+invented.
 """
 
 # Thin over the kernel: descriptors, modes and races are said in os calls.
@@ -67,7 +68,7 @@ class Supervision:
         self._stop = False
 
     def start(self) -> None:
-        """Write started.json and let the job begin, in this order. Raises OSError; nothing runs then."""
+        """Write started.json and then release the job. Raises OSError, in which case nothing runs."""
         self._job = launch(self._command, self._run.log, self._oom_score)
         self._began = time.monotonic()
         if self._command.bound:
@@ -86,7 +87,7 @@ class Supervision:
         self._job.release()
 
     def see_to_the_end(self) -> None:
-        """Sample, cancel if asked, wait; then say how it ended."""
+        """Sample, cancel if requested, wait; then record how it ended."""
         sampler = Sampler(self._run.trace, os.getpid(), lambda text: notices.say(text, self._run.log))
         try:
             ended = self._wait(sampler)
@@ -124,7 +125,7 @@ class Supervision:
     # ------------------------------------------------------------ processes
 
     def _reap(self, sampler: Sampler) -> Optional[Ended]:
-        """Wait for what has ended. The job's own end is sampled before the kernel forgets its account."""
+        """Wait for ended processes. The job's own end is sampled before the kernel drops its accounting."""
         assert self._job is not None
         job = self._job.pid
         while True:
@@ -142,7 +143,7 @@ class Supervision:
         return sorted((below | set(marked)) - strangers)
 
     def _end_leftovers(self, strangers: Set[int]) -> int:
-        """End what the job left running, so that its files are final; how many there were."""
+        """End the processes that the job left, so that its files are final; returns their number."""
         left = self._members(strangers)
         if not left:
             return 0
@@ -162,7 +163,9 @@ class Supervision:
         self._stop = True
 
     def _cancel_if_asked(self) -> None:
-        """A cancel.json, or a signal to us (the machine goes down): ask the job to end, later end it."""
+        """On cancel.json, or a signal to this process (the machine shuts down): ask the job to end, and kill
+        it later.
+        """
         asked = None if self._cancelled else read_json(self._run.cancel)
         if asked is not None:
             self._cancelled = True
@@ -174,7 +177,7 @@ class Supervision:
             self._kill_at = time.monotonic() + 1.0
 
     def _heed_notice(self) -> None:
-        """Say in the log what is announced; before the end of the machine the job may save."""
+        """Report a notice in the log; before the end of the machine, ask the job to save."""
         notice = notices.published(self._run.base)
         if notice is None or notice == self._heard:
             return
@@ -216,8 +219,9 @@ class Supervision:
         )
 
     def _machine_ends(self) -> Optional[Tuple[str, str]]:
-        """The announcement of the machine's end; where the machine went down before the watcher heard it,
-        it is asked for now."""
+        """Return the announcement of the machine's end; if the machine shut down before the watcher received
+        it, ask for it now.
+        """
         if self._stop and (self._heard is None or self._heard.ends_at is None):
             cloud = str((read_json(os.path.join(self._run.base, "watch.json")) or {}).get("spot", ""))
             self._heard = notices.Listener(cloud).notice() if cloud else None
@@ -254,14 +258,16 @@ def _used(sampler: Sampler) -> health.Used:
 
 
 def _time_to_save(left: float) -> float:
-    """Of the seconds that are left, those for the job: the rest is for fetching what it saved."""
+    """Return the part of the remaining seconds that the job may use to save; the rest is for fetching what it
+    saved.
+    """
     return max(2.0, left - min(_TO_FETCH, left / 3))
 
 
 def supervise(
     run: RunDir, command: Command, ready: int, stall: float = 0.0, stops_for_nan: bool = False
 ) -> None:
-    """Carry out the run, having told `ready` (a pipe) "ok" once it began, or why it could not."""
+    """Run the job. Writes "ok" to `ready` (a pipe) once it began, or why it could not."""
     with own_temporary(command.environment) as environment:
         try:
             given = replace(command, environment=environment)
@@ -284,7 +290,9 @@ def _tell(ready: int, text: str) -> None:
 
 
 def _wake_on_signals(stop: Any) -> int:
-    """A pipe that becomes readable at every signal. Hang-ups are ignored; a wish to end us calls `stop`."""
+    """Return a pipe that becomes readable at every signal. Hang-ups are ignored; a request to end calls
+    `stop`.
+    """
     reading, writing = os.pipe()
     os.set_blocking(reading, False)
     os.set_blocking(writing, False)
@@ -298,7 +306,9 @@ def _wake_on_signals(stop: Any) -> int:
 
 
 def _reap_one(look: Callable[[int], None]) -> Optional[Tuple[int, int, int]]:
-    """(pid, status, peak memory) of a child that has ended; `look` at it while it is in the tables."""
+    """Return (pid, status, peak memory) of an ended child, after calling `look` while it is still in the
+    process table.
+    """
     try:
         if hasattr(os, "waitid"):
             found = os.waitid(os.P_ALL, 0, os.WEXITED | os.WNOHANG | os.WNOWAIT)

@@ -1,16 +1,15 @@
-"""Power a machine off when its time is up, or when nobody has used it for a while; nobody need be connected.
+"""Power a machine off at its deadline, or after a time without use, with no client connected.
 
     watch BASE --left S --idle S [--late S] [--spot CLOUD] [-- COMMAND…]
 
-The deadline comes `--left` seconds from now by this machine's clock; once armed it stays, whatever later
-calls say. Jobs that run then are asked to end a while before it, so that they save, and whoever follows can
-fetch. `--late`: the cloud itself ends the machine at the deadline, so COMMAND waits so many seconds longer.
-0 means never, for --left and --idle. COMMAND is `poweroff` unless given. There is one watcher per BASE: asked
-again, it goes by the new numbers for idleness. Use is: a run that goes on, a run whose results nobody has
-fetched and that are not all in its store, a run's end, the fetching of its results, and any touch of
-`BASE/active`. On a spot machine of CLOUD
-(aws, gcp) it also listens for the cloud's announcement of its end, and tells every run. Prints {"pid",
-"left", "idle"}.
+The deadline is `--left` seconds from now by this machine's clock; once armed it stays, whatever later calls
+say. Active jobs are asked to end some time before it, so that they save, and results can be fetched.
+`--late`: the cloud itself ends the machine at the deadline, so COMMAND waits so many seconds longer. 0 means
+never, for --left and --idle. COMMAND is `poweroff` by default. There is one watcher for each BASE: a later
+call changes its numbers for idleness. These count as use: an active run, a run whose results were not fetched
+and are not all in its store, the end of a run, the fetching of its results, and any touch of `BASE/active`.
+On a spot machine of CLOUD (aws, gcp) it also asks for the cloud's announcement of its end, and notifies every
+run. Prints {"pid", "left", "idle"}.
 """
 
 # Thin over the kernel: descriptors, modes and races are said in os calls.
@@ -41,7 +40,7 @@ _AGAIN = 30.0
 
 @dataclass(frozen=True)
 class Orders:
-    """When to end the machine, and by which command; `spot` names the cloud that may take it back, if any."""
+    """When to end the machine, and by which command; `spot` names the cloud that may preempt it, if any."""
 
     idle: float
     command: List[str]
@@ -68,7 +67,7 @@ def main(argv: List[str]) -> int:
 
 
 def watch(base: str, orders: Orders) -> int:
-    """Give the orders and see that a watcher of this very program is there to follow them; its pid."""
+    """Store the orders and make sure that a watcher of this version runs; returns its pid."""
     os.makedirs(base, exist_ok=True)
     rundir.write_json(_orders(base), vars(orders))
     give_up = time.monotonic() + 30
@@ -98,19 +97,19 @@ class Idleness:
         self._since = clock()
 
     def seconds(self) -> float:
-        """Seconds since the last use that a look has found. Look more often than it matters."""
+        """Return seconds since the last use that was seen. Call it more often than the limit."""
         marks = _marks(self._base)
         if marks != self._marks or _active(self._base):
             self._marks, self._since = marks, self._clock()
         return self._clock() - self._since
 
     def used(self) -> None:
-        """Begin to count anew: somebody uses the machine in a way that leaves no mark."""
+        """Start counting again, after a use that leaves no mark."""
         self._since = self._clock()
 
 
 def due(base: str, orders: Orders, idle: float) -> Optional[str]:
-    """Why the machine must end now; None if it must not. `idle`: seconds since its last use."""
+    """Return why the machine must end now; None if it must not. `idle`: seconds since its last use."""
     left = deadline.left(base)
     if left is not None and left + orders.late <= 0:
         return "deadline"
@@ -120,7 +119,7 @@ def due(base: str, orders: Orders, idle: float) -> Optional[str]:
 
 
 def _watch(base: str) -> None:
-    """Never returns while the machine lives."""
+    """Watch. Never returns while the machine lives."""
     ears, idleness = NoticeListener(base), Idleness(base)
     while True:
         orders = _read_orders(base)
@@ -138,7 +137,7 @@ def _watch(base: str) -> None:
 
 
 class NoticeListener:
-    """Listens for the announcement of a spot machine's end, as often as its cloud wants to be asked."""
+    """Ask for the announcement of a spot machine's end, at the interval that its cloud recommends."""
 
     def __init__(self, base: str) -> None:
         self._base = base
@@ -148,7 +147,7 @@ class NoticeListener:
         notices.clear(base)
 
     def listen(self, cloud: str) -> None:
-        """Ask if it is time to, and tell the runs what is new."""
+        """Ask if the interval has passed, and notify the runs of what is new."""
         if not cloud or time.monotonic() < self._next:
             return
         self._listener = self._listener or notices.Listener(cloud)
@@ -167,7 +166,7 @@ class NoticeListener:
 
 
 def _kind(notice: notices.Notice) -> bool:
-    """Whether it is the end itself: of the end as of the risk, the first announcement counts."""
+    """Whether a notice is the end itself or a risk; of each kind only the first one counts."""
     return notice.ends_at is not None
 
 
@@ -176,18 +175,18 @@ def _read_orders(base: str) -> Orders:
 
 
 def _active(base: str) -> bool:
-    """Whether a run goes on, is about to start, or has unfetched results."""
+    """Whether a run is active, is about to start, or has unfetched results."""
     return any(rundir.held(run) or _unwatched(run) or rundir.uncollected(run) for run in _runs(base))
 
 
 def _unwatched(run: RunDir) -> bool:
-    """A job whose supervisor was killed still uses the machine."""
+    """Whether a job is active whose supervisor was killed: it still uses the machine."""
     started = None if rundir.read_json(run.exit) else rundir.read_json(run.started)
     return started is not None and processes.alive(started["job"]["pid"], started["job"]["start"])
 
 
 def _marks(base: str) -> Tuple[Optional[float], ...]:
-    """A sign of use that changes with it: the modification times of these files."""
+    """Return a value that changes with every use: the modification times of these files."""
     ends = [mark for run in _runs(base) for mark in (run.exit, run.collected, run.stored)]
     return tuple(_modified(mark) for mark in (os.path.join(base, "active"), *ends))
 
@@ -225,7 +224,7 @@ def _watcher(base: str) -> str:
 
 
 def _detach(base: str) -> None:
-    """Fork a watcher that belongs to nobody's session. If there is one already, the new one ends at once."""
+    """Fork a watcher into a session of its own. If there is one already, the new one ends at once."""
     first = os.fork()
     if first > 0:
         os.waitpid(first, 0)

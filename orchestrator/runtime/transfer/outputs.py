@@ -1,4 +1,4 @@
-"""What a run created or changed in its working folder."""
+"""Find what a run created or changed in its working folder."""
 
 # Thin over the kernel: descriptors, modes and races are said in os calls.
 # ruff: noqa: PTH112, PTH114, PTH115, PTH118, PTH119, PTH121, PTH206
@@ -36,9 +36,8 @@ def outputs(run: RunDir, again: bool = False) -> List[Entry]:
 
 
 def write(run: RunDir) -> None:
-    """Find what the run left, which of its data were changed meanwhile, and which outputs it never wrote.
-
-    Write it down.
+    """Find the files that the run left, the data that were changed meanwhile, and the outputs that it never
+    wrote; record them.
     """
     entries = find(run)
     told = {"entries": entries, "altered": altered(run), "unwritten": _unwritten(run, entries)}
@@ -46,7 +45,7 @@ def write(run: RunDir) -> None:
 
 
 def left(run: RunDir, again: bool = False) -> Dict[str, Any]:
-    """As jobs.Left of the client: the outputs, and what tells whether the run read just what it was sent."""
+    """Return jobs.Left of the client: the outputs, and whether the run read exactly what it was sent."""
     mounts = read_json(run.mounts) or {"mounts": [], "watched": True}
     return {
         "entries": outputs(run, again),
@@ -58,16 +57,18 @@ def left(run: RunDir, again: bool = False) -> Dict[str, Any]:
 
 
 def altered_data(run: RunDir) -> List[str]:
-    """The shared data files that were written while the run went on, at most 1,000, as recorded or as now."""
+    """Return the shared data files that were written during the run, at most 1,000, as recorded or as found
+    now.
+    """
     written = read_json(run.outputs)
     return list(altered(run) if written is None else written.get("altered", []))[:1000]
 
 
 def unwritten(run: RunDir) -> List[Dict[str, Any]]:
-    """The outputs that its spec names and that it did not write: {pattern, nearest, no_other}.
+    """Return the outputs that its spec names and that it did not write: {pattern, nearest, no_other}.
 
-    As recorded, or as now. `nearest`: the file that the run made whose name is most like the pattern; None
-    where it made none. `no_other`: it wrote none of them.
+    As recorded, or as found now. `nearest`: the created file whose name is most like the pattern; None if the
+    run created none. `no_other`: it wrote none of them.
     """
     written = read_json(run.outputs)
     if written is None:
@@ -88,7 +89,7 @@ def _unwritten(run: RunDir, entries: List[Entry]) -> List[Dict[str, Any]]:
 
 
 def _made(run: RunDir, spec: Dict[str, Any]) -> Iterator[str]:
-    """The first files of all that the run made, whether asked for or not."""
+    """Return the first files that the run created, requested or not."""
     found = _of_trees(run, {**spec, "outputs": []}, matcher([]))
     files = (name for path, name in found if os.path.islink(path) or not os.path.isdir(path))
     return itertools.islice(files, _MOST_MADE)
@@ -105,13 +106,12 @@ def _nearest(glob: str, made: List[str]) -> Optional[str]:
 
 
 def find(run: RunDir) -> List[Entry]:
-    """Files, links and new folders that were not there when the run began, or are no longer what they were.
+    """Find files, links and new folders that did not exist when the run began, or have changed.
 
-    With globs in the spec, only what they match; if that is no file, all, so that no result is left because
-    its name is another one. New files among shared data are a cache as a rule: they
-    count only if a glob asks for them. Never bytecode. Of devices, pipes, sockets and of files that cannot be
-    read, only the names: kind "special" or "unreadable". Of files that are too large to be read, the names
-    and sizes: kind "too_large".
+    With globs in the spec, only what they match; if no file matches, all, so that no result is lost because
+    of its name. New files among shared data are usually a cache: they count only if a glob matches them.
+    Bytecode never counts. For devices, pipes, sockets and unreadable files only the name is listed: kind
+    "special" or "unreadable". For files that are too large to read, name and size: kind "too_large".
     """
     spec = read_json(run.spec) or {}
     found = _found(run, spec)
@@ -142,7 +142,7 @@ def _of_trees(run: RunDir, spec: Dict[str, Any], wanted: Callable[[str], bool]) 
 
 
 def _of_folder(run: RunDir, spec: Dict[str, Any], wanted: Callable[[str], bool]) -> Iterator[Tuple[str, str]]:
-    """Without trees the run worked in the user's own folder: what globs name, if written since it began."""
+    """For a run in the user's own folder, without trees: return what globs match, if written by it."""
     started = read_json(run.started)
     if not spec.get("outputs") or started is None:
         return
@@ -158,7 +158,7 @@ def _walk(top: str) -> Iterator[Tuple[str, bool]]:
 
 
 def _owner(name: str, trees: List[Dict[str, Any]]) -> Optional[Dict[str, Any]]:
-    """The innermost tree at or above the path."""
+    """Return the innermost tree at or above the path."""
     for tree in trees:
         target = os.path.normpath(tree["target"])
         if target == "." or name == target or name.startswith(target + os.sep):
@@ -167,12 +167,12 @@ def _owner(name: str, trees: List[Dict[str, Any]]) -> Optional[Dict[str, Any]]:
 
 
 def _source(name: str, owner: Dict[str, Any]) -> str:
-    """Where in its tree a path came from."""
+    """Return where in its tree a path came from."""
     return os.path.normpath(os.path.join(owner["source"], os.path.relpath(name, owner["target"])))
 
 
 def _is_shared(path: str, name: str, owner: Dict[str, Any]) -> bool:
-    """Whether it is the tree's own file (or folder), linked here."""
+    """Whether it is the tree's own file or folder, linked here."""
     source = _source(name, owner)
     try:
         if os.path.isdir(path) and not os.path.islink(path):
@@ -186,10 +186,10 @@ def _is_shared(path: str, name: str, owner: Dict[str, Any]) -> bool:
 
 
 def _touched(path: str, name: str, before: Optional[List[Any]], owner: Optional[Dict[str, Any]]) -> bool:
-    """Whether the run made or wrote it, or gave it another mode or target.
+    """Whether the run created or wrote it, or changed its mode or target.
 
-    A file that was written again counts even where its bytes are what they were: a project often holds
-    what an earlier run left, and the same result is a result too.
+    A file that was rewritten counts even if its bytes are the same: a project often contains what an earlier
+    run left, and an equal result is a result too.
     """
     if before is None:
         return True
@@ -208,7 +208,7 @@ def _touched(path: str, name: str, before: Optional[List[Any]], owner: Optional[
 
 
 def _same_content(path: str, source: str, before: List[Any]) -> bool:
-    """Whether the file, rewritten or touched, is still what was copied; without its source it is not."""
+    """Whether a rewritten or touched file still equals its original; without its original it does not."""
     try:
         about = os.lstat(source)
         if (about.st_size, about.st_mtime_ns) != (before[1], before[4]):
@@ -238,13 +238,13 @@ def _entry(path: str, name: str) -> Optional[Entry]:
 
 
 def _is_too_large(path: str, about: os.stat_result) -> bool:
-    """Whether it says to be larger than its disk, or is large and nearly all holes: reading takes hours."""
+    """Whether its size exceeds its disk, or it is large and nearly all holes: reading it would take hours."""
     disk = os.statvfs(path)
     return not is_plain(about) or about.st_size > disk.f_blocks * disk.f_frsize
 
 
 def _file(path: str, name: str, size: int, mode: int) -> Entry:
-    """A file as long as it was when it was listed: one that still grows is a prefix of what it becomes."""
+    """Return a file with the size that it had when it was listed: if it still grows, a prefix."""
     return _facts(name, "file", size, mode, digest=sha256(path, size))
 
 
@@ -253,7 +253,9 @@ def _facts(path: str, kind: str, size: int, mode: int, digest: str = "", target:
 
 
 def sha256(path: str, size: Optional[int] = None) -> str:
-    """Lower-case hex of a file's content, or of its first `size` bytes. OSError where it is no plain file."""
+    """Return the lower-case hex hash of a file, or of its first `size` bytes. Raises OSError if it is not a
+    plain file.
+    """
     digest, left = hashlib.sha256(), size
     with open(open_plain(path), "rb", buffering=0) as file:
         while left is None or left > 0:
@@ -269,7 +271,7 @@ def sha256(path: str, size: Optional[int] = None) -> str:
 
 
 def matcher(globs: List[str]) -> Callable[[str], bool]:
-    """Whether a path is asked for; without globs, every one is.
+    """Return a function that tells whether a path is requested; without globs, every path is.
 
     `*` and `?` stay within a name, `**` crosses folders, a glob without a slash matches at any depth, and
     what matches a folder matches all below it.

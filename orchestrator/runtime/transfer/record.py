@@ -22,17 +22,17 @@ SCHEMA = 2
 
 
 class Altered(Exception):
-    """A tree is not what was sent. The text is a sentence for people."""
+    """A tree differs from what was sent. The text is a sentence for users."""
 
 
 def folder_of(root: str) -> str:
-    """The folder that the tree at `root` lives in: one beside it where the tree is a single file."""
+    """Return the folder of the tree at `root`: one beside it if the tree is a single file."""
     return f"{root}.single" if os.path.isfile(root) else root
 
 
 @contextlib.contextmanager
 def locked(root: str) -> Iterator[None]:
-    """Nobody applies to the folder, or links its files, meanwhile."""
+    """Prevent other processes from applying to the folder or linking its files meanwhile."""
     fd = os.open(root, os.O_RDONLY | os.O_DIRECTORY)
     try:
         fcntl.flock(fd, fcntl.LOCK_EX)
@@ -54,12 +54,12 @@ def recall(root: str) -> tree.Known:
 
 
 def digest_of(root: str) -> str:
-    """The digest of the tree as it was left; "" where nothing was written down."""
+    """Return the digest of the tree as it was left; "" if none was recorded."""
     return str((_read(root) or {}).get("digest", ""))
 
 
 def record(root: str, rows: Sequence[Row], trusted: tree.Known) -> None:
-    """Write down the tree as it was left."""
+    """Record the tree as it was left."""
     _write(
         root,
         {
@@ -73,9 +73,9 @@ def record(root: str, rows: Sequence[Row], trusted: tree.Known) -> None:
 
 
 def verify(root: str, expected: str) -> Tuple[Dict[str, str], Set[str]]:
-    """path -> hash of every file of the tree, which is the one of the digest `expected`. Raises Altered.
+    """Return path -> hash of every file of the tree, after checking the digest `expected`. Raises Altered.
 
-    A file whose stamp is not the noted one is read; the paths of these, too.
+    A file whose stamp differs from the recorded one is read; the paths of these are returned too.
     """
     known = _read(root)
     if known is None or known["digest"] != expected:

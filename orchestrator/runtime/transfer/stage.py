@@ -69,7 +69,7 @@ def stage(run: RunDir, trees: List[Tree], restored: Optional[Tree] = None) -> No
 
 
 def _make_writable(run: RunDir, restored: Tree) -> None:
-    """What is sent as data is read-only, and a job goes on to write to its checkpoints."""
+    """Make checkpoints writable: sent data are read-only, and a job writes to its checkpoints."""
     for path, is_folder in walk(restored["source"], skip=[]):
         if not is_folder and not os.path.islink(path):
             place = os.path.join(run.work, os.path.relpath(path, restored["source"]))
@@ -101,15 +101,16 @@ def _sealed(tree: Tree, hashes: Dict[str, str], read: Set[str]) -> Dict[str, Any
 
 
 def _view(run: RunDir, tree: Tree) -> str:
-    """Where the run has its names of a tree's files."""
+    """Return where the run has its names of a tree's files."""
     target = os.path.normpath(tree["target"])
     base = run.path("mapped") if os.path.isabs(target) else run.work
     return os.path.normpath(os.path.join(base, target.lstrip("/")))
 
 
 def altered(run: RunDir) -> List[str]:
-    """The shared files, sorted, that are not what they were when the run was laid out: written by force, or
-    replaced by the run with a file of its own."""
+    """Return the shared files, sorted, that differ from what the run was given: written by force, or replaced
+    by a file of the run.
+    """
     told = read_json(run.path(SHARED)) or {"trees": []}
     found = [path for stream in told.get("streams", []) for path in _replaced_in(stream)]
     for shared in told["trees"]:
@@ -122,7 +123,7 @@ def altered(run: RunDir) -> List[str]:
 
 
 def _is_in_view(shared: Dict[str, Any], path: str) -> bool:
-    """Whether the run was given this file, not one of a tree that was laid over it."""
+    """Whether the run was given this file, rather than one of a tree that was laid over it."""
     try:
         return bool(os.stat(_seen_at(shared, path)).st_ino == shared["files"][path][0][2])
     except OSError:
@@ -130,7 +131,7 @@ def _is_in_view(shared: Dict[str, Any], path: str) -> bool:
 
 
 def _is_replaced(shared: Dict[str, Any], path: str) -> bool:
-    """Whether something else is where the run was given a file: it, its folder, or a link."""
+    """Whether the file, its folder, or a link was replaced in the run's folder."""
     stamp, hashed, _ = shared["files"][path]
     place = _seen_at(shared, path)
     try:
@@ -165,7 +166,7 @@ def _seen_at(shared: Dict[str, Any], path: str) -> bytes:
 
 
 def read_only(run: RunDir) -> List[str]:
-    """Where in the run's eyes the shared trees lie, as absolute paths."""
+    """Return the absolute paths of the shared trees, as the run sees them."""
     trees = (read_json(run.staged) or {"trees": []})["trees"]
     places = [os.path.join(run.work, tree["target"]) for tree in trees if _is_sealed(tree)]
     return [os.path.normpath(place) for place in places]
@@ -190,7 +191,7 @@ def _is_still(place: bytes, stamp: List[int], hashed: str, tells: bool) -> bool:
 
 
 def _depth(target: str) -> int:
-    """The tree "." comes first, then those that lie inside it."""
+    """Sort key: the tree "." comes first, then those inside it."""
     return 0 if os.path.normpath(target) == "." else 1 + os.path.normpath(target).count("/")
 
 
@@ -216,9 +217,9 @@ def _place(run: RunDir, tree: Tree, target: str) -> None:
 
 
 def _fill(source: str, target: str, put: Callable[[str, str], None], skip: str) -> None:
-    """Give `target` every entry of the folder `source`; modes last, for a folder may be read-only.
+    """Copy every entry of the folder `source` to `target`; modes last, because a folder may be read-only.
 
-    `skip` is our own base folder, which may lie inside the project that is laid out.
+    `skip` is orch's own folder, which may lie inside the project.
     """
     if os.path.lexists(target) and not (os.path.isdir(target) and not os.path.islink(target)):
         os.unlink(target)
@@ -235,7 +236,7 @@ def _fill(source: str, target: str, put: Callable[[str, str], None], skip: str) 
 
 
 def _replace(source: str, target: str, put: Callable[[str, str], None]) -> None:
-    """A later tree wins over an earlier one, file by file."""
+    """Let a later tree replace an earlier one, file by file."""
     if os.path.isdir(target) and not os.path.islink(target):
         shutil.rmtree(target)
     elif os.path.lexists(target):
@@ -303,7 +304,7 @@ def _refuse_unless_ours(run: RunDir, target: str) -> None:
 
 
 def _active_user(run: RunDir, target: str) -> Optional[str]:
-    """Another run that goes on and has something at `target`."""
+    """Return another active run that has something at `target`."""
     for other in _others(run):
         spec = read_json(other.spec) or {}
         targets = [os.path.normpath(tree["target"]) for tree in spec.get("trees", [])]
@@ -325,7 +326,9 @@ def _others(run: RunDir) -> Iterator[RunDir]:
 
 
 def _facts(work: str, trees: List[Tree]) -> Dict[str, List[Any]]:
-    """Path -> [ctime_ns, size, mode, link target, mtime_ns] of all that the run has a copy of its own of."""
+    """Return path -> [ctime_ns, size, mode, link target, mtime_ns] of everything that the run has its own
+    copy of.
+    """
     facts = {}
     for tree in relative(trees):
         if tree["copied"]:
@@ -337,20 +340,22 @@ def _facts(work: str, trees: List[Tree]) -> Dict[str, List[Any]]:
 
 
 def describe(path: str) -> List[Any]:
-    """What tells whether a path was touched: any write moves its ctime, which no program can set back."""
+    """Return facts that show whether a path was touched: any write changes its ctime, which programs cannot
+    set.
+    """
     about = os.lstat(path)
     link = os.readlink(path) if stat.S_ISLNK(about.st_mode) else ""
     return [about.st_ctime_ns, about.st_size, stat.S_IMODE(about.st_mode), link, about.st_mtime_ns]
 
 
 def relative(trees: List[Tree]) -> List[Tree]:
-    """The trees that lie in the working folder, the innermost first."""
+    """Return the trees inside the working folder, innermost first."""
     inside = [tree for tree in trees if not os.path.isabs(tree["target"])]
     return sorted(inside, key=lambda tree: -_depth(tree["target"]))
 
 
 def walk(top: str, skip: List[str]) -> Iterator[Tuple[str, bool]]:
-    """(path, is a folder) of all below `top`, sorted within each folder, without what lies in `skip`."""
+    """Yield (path, is a folder) of everything below `top`, sorted within each folder, without `skip`."""
     left = [_listed(top)]  # one for each level: folders may be nested deeper than calls
     while left:
         if not left[-1]:

@@ -37,14 +37,14 @@ Known = Dict[str, Tuple[Stamp, str]]
 
 
 class Found(NamedTuple):
-    """A path as the folder names it: its row, without a file's hash, and a file's stamp."""
+    """An entry of a folder: its row, without a file's hash, and a file's stamp."""
 
     row: Row
     stamp: Optional[Stamp]
 
 
 class Survey(NamedTuple):
-    """All that lies below a folder, unread. `special` are sockets, pipes and devices."""
+    """The entries below a folder, unread. `special` are sockets, pipes and devices."""
 
     found: List[Found]
     special: List[str]
@@ -58,26 +58,26 @@ CHANGING = "it was written while it was read"
 
 
 class Changing(OSError):
-    """A file was written, or replaced, while it was read."""
+    """A file was written or replaced while it was read."""
 
     def __init__(self) -> None:
         super().__init__(CHANGING)
 
 
 class Chooser:
-    """Says what belongs to a tree; this one: everything."""
+    """Decide what belongs to a tree; this one: everything."""
 
     def enter(self, path: str, names: Set[str]) -> bool:
-        """Whether the folder `path` ("" is the root), which holds `names`, belongs."""
+        """Whether the folder `path` ("" is the root), which has the entries `names`, belongs to the tree."""
         return True
 
     def keep(self, path: str, is_folder: bool) -> bool:
-        """Whether `path` belongs; asked after its folder was entered, and before a folder is."""
+        """Whether `path` belongs to the tree; called after its folder was entered, and before a folder is."""
         return True
 
 
 def survey(root: str, chooser: Optional[Chooser] = None) -> Survey:
-    """List the folder `root` without reading any file. No folder in it is reached through a link."""
+    """List the folder `root` without reading any file or following links to folders."""
     result = Survey([], [], [])
     try:
         top = os.open(raw(root), _FOLDER)
@@ -89,7 +89,7 @@ def survey(root: str, chooser: Optional[Chooser] = None) -> Survey:
 
 
 def _survey(folder: int, inside: str, chooser: Chooser, result: Survey) -> bool:
-    """Add what lies in the open `folder`, and close it; False where the chooser does not want it."""
+    """Add the entries of the open `folder`, and close it; returns False if the chooser excludes it."""
     try:
         with os.scandir(folder) as listing:
             items = sorted((os.fsencode(item.name), item) for item in listing)
@@ -143,15 +143,15 @@ def stamp_of(about: os.stat_result) -> Stamp:
 
 
 def content(path: bytes) -> Tuple[str, Stamp]:
-    """SHA-256 of a regular file, and the stamp it had. Changing where it was written meanwhile.
+    """Return the SHA-256 of a regular file, and its stamp. Raises Changing if it was written meanwhile.
 
-    A file that only grew is taken as long as it was at first: a log that somebody appends to is one.
+    For a file that only grew, such as a log, the size at the beginning counts.
     """
     return content_of(os.open(path, _FILE))
 
 
 def content_of(fd: int) -> Tuple[str, Stamp]:
-    """As `content`, of an open file, which is closed."""
+    """Like `content`, for an open file, which is closed."""
     try:
         before = os.fstat(fd)
         if not stat.S_ISREG(before.st_mode):
@@ -172,9 +172,9 @@ def content_of(fd: int) -> Tuple[str, Stamp]:
 
 
 def read(root: str, listed: Survey, known: Known) -> Tuple[List[Row], Known]:
-    """The survey's rows with every file's hash, and what is now known.
+    """Return the survey's rows with every file's hash, and the stamps that are known now.
 
-    A file whose stamp is `known` is not read again. What cannot be read joins `listed.unreadable`.
+    A file whose stamp is `known` is not read again. Unreadable files are added to `listed.unreadable`.
     """
     if not any(found.row.kind == "file" for found in listed.found):
         return [found.row for found in listed.found], {}
@@ -205,7 +205,9 @@ def _read(inside: Confined, listed: Survey, known: Known) -> Tuple[List[Row], Kn
 
 
 def settled(known: Known, trusted: Known, now_ns: int) -> Known:
-    """What of `known` can be trusted later: `trusted` as it is, and what last changed well before now."""
+    """Return the part of `known` that can be trusted later: `trusted` unchanged, and files that last changed
+    some time ago.
+    """
     return {
         path: seen for path, seen in known.items() if seen[0][3] < now_ns - RACY or trusted.get(path) == seen
     }
@@ -232,7 +234,7 @@ def main(argv: List[str]) -> int:
 
 
 def scan(root: str) -> Dict[str, Any]:
-    """The tree at `root`, every file read."""
+    """Return the tree at `root`, with every file read."""
     listed = survey(root)
     rows, _ = read(root, listed, {})
     return {
@@ -267,7 +269,7 @@ def incoming() -> Any:
 
 
 def outgoing() -> Any:
-    """Writes through a buffer; an empty write sends what is in it."""
+    """Return a function that writes through a buffer; an empty write flushes it."""
     out = open(1, "wb", buffering=1 << 18, closefd=False)  # noqa: SIM115
 
     def write(data: bytes) -> None:
