@@ -4,40 +4,40 @@ OrchError
 ├── LocalError                  1   this computer refused: a full disk, a missing permission
 ├── UsageError                  2   the command line, or a folder without a lease
 │   ├── ProfileError            2   a profile, with file:line:column
-│   └── Busy                    15  a run, results that nobody fetched, or another command is in the way
+│   └── Busy                    15  an active run, unfetched results or another command prevents it
 │       ├── LockHeld            15  another computer holds a lock of the store
 │       └── LockLost            15  a lock of the store expired before its holder was done
 ├── ProviderError(fault)        3 AUTH · 4 CAPACITY, QUOTA · 15 BUSY · 5 everything else
 ├── HostError                   8   contact with a machine was lost
 │   ├── LoginRefused            8   the machine does not know the lease's key, or not yet
 │   ├── HostKeyError            8   the machine could not prove that it is ours; nothing was sent
-│   └── MalformedAnswer         8   the machine answered what our runtime never says; nothing of it was used
-│       └── FileRefused         8   a file there is too large, or no regular file; it was not fetched
+│   └── MalformedAnswer         8   the machine's answer is invalid; nothing of it was used
+│       └── FileRefused         8   a file there is too large, or not a regular file; it was not downloaded
 ├── StackError                  5   the pinned packages could not be installed
-│   └── StackMismatch           7   they were installed, and something undeclared differs
-├── SyncError                   5   bytes here and there are not equal, or a path is hostile
-├── StorageError                5   a store refused: no such bucket, a key that it may not hold, and the rest
-│   ├── StorageDenied           3   no credentials, expired ones, or ones that may not do this
-│   ├── StorageUnreachable      8   it did not answer, or is throttled, and the retries are used up
+│   └── StackMismatch           7   they were installed, and differ in a way that the profile does not allow
+├── SyncError                   5   files here and there are not equal, or a path is not safe
+├── StorageError                5   a store refused: no such bucket, an invalid key, or another reason
+│   ├── StorageDenied           3   no credentials, expired ones, or ones without the permission
+│   ├── StorageUnreachable      8   it did not answer, or throttles, and all retries failed
 │   ├── Missing                 5   no such object
 │   ├── Changed                 5   the object is not, or no longer, at the expected version
-│   └── Corrupt                 5   its bytes are not those of its checksum, on their way or at rest
+│   └── Corrupt                 5   its bytes do not match its checksum, in transit or at rest
 ├── RunFailed                   6   the training itself failed
 │   ├── OutOfMemory             10   the memory of the machine, or of its GPU, was used up
-│   ├── Preempted               11   the cloud took its spot machine back
-│   ├── RunLost                 12   its machine went away with it
-│   ├── RunCancelled            13   somebody cancelled it
-│   ├── ResultsLost             14   results are gone with the machine, or will not come home
+│   ├── Preempted               11   the cloud preempted its spot machine
+│   ├── RunLost                 12   its machine was lost while it was active
+│   ├── RunCancelled            13   a user cancelled it
+│   ├── ResultsLost             14   results were lost with the machine, or cannot be downloaded
 │   ├── Stalled                 16   it made no progress, and was ended
-│   ├── LossNotFinite           17   its loss was no number, and it was ended, as the profile says
+│   ├── LossNotFinite           17   its loss was not finite, and it was ended, as the profile says
 │   ├── DiskFull                18   the machine's disk was used up
-│   └── DeadlineReached         19   the machine's time was up
-├── ParityMismatch              7   the same job is not the same job there
-│   ├── ResumeRefused           7   it is not proven to go on from its checkpoints
-│   └── DataNotSent             7   it reads here what the machine was not sent
-├── NotAccepted                 20  it succeeded, and is not what the profile accepts as its model
-├── LintRefused                 9   the script has hazards, and was asked to stop for them
-└── CleanupUnproven             8   something may still exist, and cost
+│   └── DeadlineReached         19   the machine reached its deadline
+├── ParityMismatch              7   the first steps on both sides differ
+│   ├── ResumeRefused           7   it was not proven that it resumes from its checkpoints
+│   └── DataNotSent             7   it reads data here that were not sent to the machine
+├── NotAccepted                 20  it succeeded, but the profile does not accept its model
+├── LintRefused                 9   lint found hazards in the script, and was told to stop for them
+└── CleanupUnproven             8   something may still exist, and cost money
 
 0 is success, 130 an interrupt by the user (what runs on the machine goes on).
 """
@@ -138,11 +138,13 @@ class Interrupted(KeyboardInterrupt):
 
 
 class UsageError(OrchError):
+    """The command line or the arguments are wrong, or the folder has no lease."""
+
     exit_code = EXIT_USAGE
 
 
 class ProfileError(UsageError):
-    """`where` is "file:line:column", from 1; of a profile that could not be read the file alone."""
+    """A profile is invalid. `where` is "file:line:column", from 1; only the file if it could not be read."""
 
     def __init__(self, message: str, *, where: str, next_command: str | None = None) -> None:
         super().__init__(f"{where}: {message}", next_command=next_command)
@@ -150,9 +152,9 @@ class ProfileError(UsageError):
 
 
 class Busy(UsageError):
-    """Refused for what goes on or waits, or for what another command did meanwhile. Nothing was changed.
+    """Refused because of an active run, unfetched results, or another command. Nothing was changed.
 
-    The call is sound: repeated once that has ended or was fetched, it succeeds.
+    The same call succeeds once these have ended or were fetched.
     """
 
     exit_code = EXIT_BUSY
@@ -182,10 +184,10 @@ class LockLost(Busy):
 
 
 class ProviderError(OrchError):
-    """The only error that a provider raises. `attempts`: all that were made to have a machine.
+    """A cloud refused a call. `attempts`: all create calls that were tried.
 
-    `undecided`: of a create call, the machine may have been made all the same. `everywhere`: of a quota, it
-    is one of all regions together. `there_alone`: another region may do.
+    `undecided`: the machine of a create call may exist all the same. `everywhere`: a quota covers all regions
+    together. `there_alone`: another region may work.
     """
 
     attempts: Sequence[Mapping[str, object]] = ()
@@ -217,6 +219,8 @@ class ProviderError(OrchError):
 
 
 class HostError(OrchError):
+    """Contact with a machine was lost. Whatever runs there continues."""
+
     exit_code = EXIT_CONTACT
 
 
@@ -240,14 +244,20 @@ class FileRefused(MalformedAnswer):
 
 
 class StackError(OrchError):
+    """The locked packages could not be installed or inspected."""
+
     exit_code = EXIT_PROVISION
 
 
 class StackMismatch(StackError):
+    """The installed packages differ from the lock or from this computer in a way that is not allowed."""
+
     exit_code = EXIT_PARITY
 
 
 class SyncError(OrchError):
+    """Files were not transferred correctly, or a path is not safe. Existing files are unchanged."""
+
     exit_code = EXIT_PROVISION
 
 
@@ -290,14 +300,20 @@ class StorageError(OrchError):
 
 
 class StorageDenied(StorageError):
+    """A store refused the credentials: absent, expired, or without the permission."""
+
     exit_code = EXIT_AUTH
 
 
 class StorageUnreachable(StorageError):
+    """A store did not answer, or throttles, and all retries failed."""
+
     exit_code = EXIT_CONTACT
 
 
 class Missing(StorageError):
+    """A store has no such object."""
+
     def __init__(self, url: str, key: str, *, version: str | None = None) -> None:
         of = f" of version {version}" if version else ""
         super().__init__(StorageFault.MISSING, f"{url} has no object {key}{of}.")
@@ -315,6 +331,8 @@ class Changed(StorageError):
 
 
 class Corrupt(StorageError):
+    """The bytes of an object do not match its checksum."""
+
     def __init__(self, url: str, key: str, detail: str) -> None:
         super().__init__(StorageFault.CORRUPT, f"{key} in {url} is damaged: {detail}")
         self.key = key
@@ -328,42 +346,56 @@ class RunFailed(OrchError):
 
 
 class OutOfMemory(RunFailed):
+    """The training used up the memory of its machine, or of a GPU."""
+
     exit_code = EXIT_OUT_OF_MEMORY
 
 
 class Preempted(RunFailed):
+    """The cloud preempted the run's spot machine."""
+
     exit_code = EXIT_PREEMPTED
 
 
 class RunLost(RunFailed):
-    """The machine went away while the run went on, or how the run ended is not known."""
+    """The machine was lost while the run was active, or how the run ended is unknown."""
 
     exit_code = EXIT_RUN_LOST
 
 
 class RunCancelled(RunFailed):
+    """A user cancelled the run."""
+
     exit_code = EXIT_CANCELLED
 
 
 class ResultsLost(RunFailed):
-    """A run's results went with its machine, or will not come home."""
+    """A run's results were lost with its machine, or cannot be downloaded."""
 
     exit_code = EXIT_RESULTS_LOST
 
 
 class Stalled(RunFailed):
+    """The run made no progress for the profile's `stall`, and was ended."""
+
     exit_code = EXIT_STALLED
 
 
 class LossNotFinite(RunFailed):
+    """The run's loss was not finite, and the run was ended, as the profile says."""
+
     exit_code = EXIT_NOT_FINITE
 
 
 class DiskFull(RunFailed):
+    """The run used up the disk of its machine."""
+
     exit_code = EXIT_DISK_FULL
 
 
 class DeadlineReached(RunFailed):
+    """The run's machine reached its deadline."""
+
     exit_code = EXIT_DEADLINE
 
 
@@ -375,25 +407,27 @@ class ParityMismatch(OrchError):
 
 
 class ResumeRefused(ParityMismatch):
-    """It is not proven that the run goes on from its checkpoints."""
+    """It was not proven that the run resumes from its checkpoints."""
 
 
 class DataNotSent(ParityMismatch):
-    """A run here reads what the machine lacks: neither sent as code nor declared as data."""
+    """A run on this computer reads data that are neither sent as code nor declared as data."""
 
 
 class NotAccepted(OrchError):
-    """The run succeeded, and breaks a rule of the profile's `accept`. `record` is its RunRecord."""
+    """The run succeeded, but breaks a rule of the profile's `accept`. `record` is its RunRecord."""
 
     exit_code = EXIT_NOT_ACCEPTED
     record: object | None = None
 
 
 class LintRefused(OrchError):
-    """What can be read from the script would fail, or train on something else, on another machine."""
+    """Lint found errors: the script would fail, or train on something else, on another machine."""
 
     exit_code = EXIT_LINT
 
 
 class CleanupUnproven(OrchError):
+    """It was not confirmed that everything is deleted: something may still cost money."""
+
     exit_code = EXIT_CONTACT
