@@ -1,1 +1,1 @@
-"""What a computer and its Python really are."""
+"""Inspect a computer and its Python environment."""

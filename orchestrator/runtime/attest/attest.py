@@ -29,7 +29,9 @@ def main(argv: List[str]) -> int:
 
 
 def fingerprint(cache: Optional[str] = None) -> Dict[str, Any]:
-    """The fields of model.Fingerprint. Facts of packages: `projects`, `strays`, `wheel.<name>` its tags."""
+    """Return the fields of model.Fingerprint. Facts of packages: `projects`, `strays`, and `wheel.<name>`,
+    its tags.
+    """
     path = search_path()
     packages = installed(path)
     changed = altered_files(packages, cache)
@@ -45,7 +47,9 @@ def fingerprint(cache: Optional[str] = None) -> Dict[str, Any]:
 
 
 def digest(implementation: str, python: str, distributions: Sequence[Dict[str, Any]]) -> str:
-    """One hash of the interpreter's version and of every package: name, version, payload, altered files."""
+    """Return one hash of the interpreter's version and of every package: name, version, payload, altered
+    files.
+    """
     rows = [[d["name"], d["version"], d["record"], d["altered"]] for d in distributions]
     return hashlib.sha256(json.dumps([implementation, python, rows]).encode()).hexdigest()
 

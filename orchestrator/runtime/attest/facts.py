@@ -1,6 +1,6 @@
-"""What this computer is, as strings by name: only what can be read quickly, and nothing that is secret.
+"""Facts of this computer, as strings by name: only what can be read quickly, and nothing secret.
 
-An absent fact is absent; nothing is guessed.
+An unknown fact is absent; nothing is guessed.
 """
 
 from __future__ import annotations
@@ -21,12 +21,12 @@ from .probe import libc, markers
 
 
 def environment(environ: Mapping[str, str]) -> Dict[str, str]:
-    """The variables that can change numbers or text; one that looks like a secret only as "(set)"."""
+    """Return the variables that change results or text; one that looks like a secret as "(set)"."""
     return acting(environ)
 
 
 def facts() -> Dict[str, str]:
-    """Interpreter, C library, system, processor, limits, GPU, time and language of this process."""
+    """Return interpreter, C library, system, processor, limits, GPU, time zone and language."""
     found = {
         **_interpreter(),
         **_system(),
@@ -85,7 +85,9 @@ def _processor() -> Dict[str, str]:
 
 
 def _limits() -> Dict[str, str]:
-    """Limits of the control group: "cpu_limit" in processors, "memory_limit" in bytes; absent: unlimited."""
+    """Return limits of the control group: "cpu_limit" in processors, "memory_limit" in bytes; absent:
+    unlimited.
+    """
     memory = _first_number("memory.max", "memory/memory.limit_in_bytes", "memory.limit_in_bytes")
     quota = _group_file("cpu.max").split() or [
         _group_file("cpu/cpu.cfs_quota_us"), _group_file("cpu/cpu.cfs_period_us"),
@@ -111,7 +113,7 @@ def _first_number(*names: str) -> Optional[int]:
 
 
 def _group_file(name: str) -> str:
-    """A control file of this process's group: version 2 ("cpu.max") or 1 ("cpu/cpu.cfs_quota_us")."""
+    """Return a control file of this process's group: version 2 ("cpu.max") or 1 ("cpu/cpu.cfs_quota_us")."""
     controller, _, leaf = name.rpartition("/")
     for line in _read("/proc/self/cgroup").splitlines():
         _, controllers, path = [*line.split(":", 2), "", ""][:3]
@@ -170,7 +172,7 @@ def _time_and_language() -> Dict[str, str]:
 
 
 def tensorflow_build(path: Sequence[str]) -> Dict[str, str]:
-    """What TensorFlow was built with, from its own text file, without importing it."""
+    """Return how TensorFlow was built, from its own text file, without importing it."""
     for root in path:
         found = _build_info(_read(root + "/tensorflow/python/platform/build_info.py"))
         if found:

@@ -57,7 +57,9 @@ def main(argv: List[str]) -> int:
 
 
 def look(frameworks: List[str], want: int, cuda: int) -> Dict[str, object]:
-    """{listed: {framework: count}, framework, cause, detail}; the last three "" where all list enough."""
+    """Return {listed: {framework: count}, framework, cause, detail}; the last three are "" if all list
+    enough.
+    """
     listed = {}  # type: Dict[str, int]
     for name in frameworks:
         listed[name], said = _listed(name, dict(os.environ))
@@ -68,7 +70,7 @@ def look(frameworks: List[str], want: int, cuda: int) -> Dict[str, object]:
 
 
 def _listed(framework: str, environ: Dict[str, str]) -> Tuple[int, str]:
-    """How many GPUs it lists in a process of its own, and the last line that it said."""
+    """Return how many GPUs a framework lists in a process of its own, and the last line that it printed."""
     code = _LISTING[framework] + "\nprint(%r + str(len(found)))" % _SAYS
     environ = {**environ, "TF_CPP_MIN_LOG_LEVEL": "0"}
     status, out, said = _run([sys.executable, "-c", code], environ, _LISTING_S)
@@ -79,7 +81,9 @@ def _listed(framework: str, environ: Dict[str, str]) -> Tuple[int, str]:
 
 
 def _run(argv: List[str], environ: Dict[str, str], seconds: int) -> Tuple[int, str, str]:
-    """Exit status, standard output, and the last line of standard error: a warning or error if it has one."""
+    """Return exit status, standard output, and the last line of standard error, a warning or error if there
+    is one.
+    """
     try:
         done = subprocess.run(
             argv,
@@ -120,7 +124,7 @@ def _without_path(framework: str) -> int:
 
 
 def _driver(cuda: int) -> Optional[Tuple[str, str]]:
-    """What is wrong with the driver's own library, by loading and starting it; None where nothing is."""
+    """Load and start the driver's own library; returns what is wrong with it, None if nothing is."""
     status, out, said = _run([sys.executable, __file__, "driver"], dict(os.environ), _SHORT_S)
     words = out.split()
     if status != 0 or len(words) != 2:
@@ -140,7 +144,9 @@ def _start_driver() -> None:
 
 
 def _library(cuda: int) -> Optional[Tuple[str, str]]:
-    """The first CUDA library of the wheels that does not load, or that there is none; None where all load."""
+    """Return the first CUDA library of the wheels that cannot be loaded, or that there is none; None if all
+    load.
+    """
     folders = sorted({sysconfig.get_path("purelib"), sysconfig.get_path("platlib")})
     files = [
         str(path)
@@ -157,7 +163,7 @@ def _library(cuda: int) -> Optional[Tuple[str, str]]:
 
 
 def _load(paths: List[str]) -> None:
-    """Load all, in any order that works; print what the loader says of the first that does not."""
+    """Load all libraries, in any order that works; print the loader's message for the first that fails."""
     while paths:
         failed = {}  # type: Dict[str, str]
         for path in paths:

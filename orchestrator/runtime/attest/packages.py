@@ -1,4 +1,4 @@
-"""The installed packages, read back: what their RECORDs say, and whether the files still are so."""
+"""Read the installed packages: their RECORD files, and whether the files still match them."""
 
 # ruff: noqa: PTH103, PTH105, PTH112, PTH116, PTH118, PTH120
 # Paths are strings here: an environment has twenty thousand files.
@@ -32,7 +32,7 @@ class Line(NamedTuple):
 
 
 class Package(NamedTuple):
-    """One installed package as it lies on disk. `root` is its site-packages folder."""
+    """One installed package on disk. `root` is its site-packages folder."""
 
     name: str
     version: str
@@ -43,7 +43,9 @@ class Package(NamedTuple):
 
 
 def search_path() -> List[str]:
-    """Where this interpreter finds packages for a user's script: also the user's own site, which -I hides."""
+    """Return where this interpreter finds packages for a user's script, including the user's own site, which
+    -I hides.
+    """
     found = [path for path in sys.path if path and os.path.isdir(path) and not path.endswith("enter.py")]
     in_environment = sys.prefix != sys.base_prefix
     if not in_environment and not os.environ.get("PYTHONNOUSERSITE"):
@@ -53,7 +55,7 @@ def search_path() -> List[str]:
 
 
 def installed(path: Sequence[str]) -> List[Package]:
-    """Every package on `path`, sorted by name; of one name the first, which is the one imported."""
+    """Return every package on `path`, sorted by name; for equal names the first, which is imported."""
     found = {}  # type: Dict[str, Package]
     for distribution in metadata.distributions(path=list(path)):
         package = _package(distribution)
@@ -83,7 +85,7 @@ def _tag(wheel: str) -> str:
 
 
 def _is_project(direct_url: str) -> bool:
-    """Installed from a folder: the user's own code, which travels by another way."""
+    """Whether a package was installed from a folder: the user's own code, which is synced separately."""
     try:
         return "dir_info" in json.loads(direct_url)
     except ValueError:
@@ -91,7 +93,9 @@ def _is_project(direct_url: str) -> bool:
 
 
 def is_payload(path: str) -> bool:
-    """What the package brings, as against what an installer writes: caches, scripts with its paths, notes."""
+    """Whether a file belongs to the package, rather than being written by an installer: caches, scripts with
+    its paths, notes.
+    """
     if path.endswith(".pyc") or "__pycache__" in path:
         return False
     if path.startswith(("../", "/")):
@@ -102,7 +106,7 @@ def is_payload(path: str) -> bool:
 
 
 def record_digest(package: Package) -> str:
-    """One hash of the package's payload: sorted (path, hash); "" where the package keeps no record."""
+    """Return one hash of the package's payload: sorted (path, hash); "" if the package has no RECORD."""
     payload = sorted((line.path, line.hash) for line in package.lines if line.hash and is_payload(line.path))
     if not payload:
         return ""
@@ -113,10 +117,10 @@ def record_digest(package: Package) -> str:
 
 
 def altered_files(packages: Sequence[Package], cache: Optional[str]) -> Dict[str, List[str]]:
-    """For each package the files that are gone or not what its RECORD says, by hash of every byte.
+    """Return for each package the files that are missing or differ from its RECORD, by hash of every byte.
 
-    `cache` remembers, for a package found whole, the size, times and inode of each file: while those
-    stay, no byte is read. The kernel sets the change time, so an edit that restores the others shows.
+    `cache` remembers, for a package without differences, the size, times and inode of each file: while those
+    stay, no byte is read. The kernel sets the change time, so an edit that restores the others is noticed.
     """
     known = _read_cache(cache)
     states = [(package, _state(package)) for package in packages]
@@ -203,7 +207,7 @@ _EXPECTED_STRAYS = re.compile(
 
 
 def strays(path: Sequence[str], packages: Iterable[Package]) -> List[str]:
-    """Importable things in this environment's own folders that no package brought."""
+    """Return importable files in this environment's own folders that belong to no package."""
     by_root = {}  # type: Dict[str, set[str]]
     for package in packages:
         owned = by_root.setdefault(os.path.normpath(package.root), set())
@@ -213,7 +217,9 @@ def strays(path: Sequence[str], packages: Iterable[Package]) -> List[str]:
 
 
 def _is_environment(root: str) -> bool:
-    """A virtual environment's folder: a system's own is full of things without records."""
+    """Whether a folder belongs to a virtual environment: those of a system contain many files without
+    records.
+    """
     return sys.prefix != sys.base_prefix and os.path.normpath(root).startswith(os.path.normpath(sys.prefix))
 
 

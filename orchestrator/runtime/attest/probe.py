@@ -1,6 +1,7 @@
-"""What a Python interpreter is, as one JSON object; a program of its own, for any Python from 3.8 on.
+"""Describe a Python interpreter as one JSON object; a program of its own, for Python 3.8 and later.
 
-It is run as `python -I -c <this text>` on either side, so it imports nothing of ours; the runtime imports it.
+It is run as `python -I -c <this text>` on either side, so it imports no module of orch; the runtime imports
+it.
 """
 
 from __future__ import annotations
@@ -17,7 +18,7 @@ WANTED = ("ssl", "sqlite3", "ctypes", "lzma", "bz2", "zlib", "hashlib", "_hashli
 
 
 def missing() -> List[str]:
-    """Modules of a full standard library that this build lacks."""
+    """Return modules of a full standard library that this build lacks."""
     found: List[str] = []
     for name in WANTED:
         try:
@@ -33,7 +34,7 @@ def _full_version(info: Any) -> str:
 
 
 def markers() -> Dict[str, str]:
-    """The PEP 508 environment."""
+    """Return the PEP 508 environment."""
     return {
         "implementation_name": sys.implementation.name,
         "implementation_version": _full_version(sys.implementation.version),
@@ -50,7 +51,7 @@ def markers() -> Dict[str, str]:
 
 
 def libc() -> str:
-    """The C library as "glibc 2.36", empty where it is another."""
+    """Return the C library as "glibc 2.36"; empty if it is another."""
     try:
         return os.confstr("CS_GNU_LIBC_VERSION") or ""
     except (AttributeError, ValueError, OSError):

@@ -1,1 +1,1 @@
-"""Sample what a run uses of the machine, from outside of its processes."""
+"""Sample what a run uses of the machine, from outside its processes."""

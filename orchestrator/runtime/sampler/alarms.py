@@ -1,6 +1,6 @@
-"""What is said while it happens: that the machine is too small, or is kept from working. Once each.
+"""Warnings during a run: the machine is too small, or prevented from working. Each is given once.
 
-Rules see the samples of the last half minute, at least three of them: a moment accuses nobody.
+Rules see the samples of the last half minute, at least three of them, so that a short peak causes no warning.
 """
 
 from __future__ import annotations
@@ -42,7 +42,7 @@ class Alarms:
         self._said: Set[str] = set()
 
     def see(self, line: Line) -> List[Alarm]:
-        """(kind, sentence) of what is said for the first time."""
+        """Return (kind, sentence) of new warnings."""
         self._lines.append(line)
         while len(self._lines) > 3 and self._lines[1]["up"] < line["up"] - max(WINDOW, GPU_WINDOW):
             self._lines.popleft()
@@ -65,7 +65,7 @@ class Span(NamedTuple):
     seconds: float
 
     def rate(self, *keys: str) -> Optional[float]:
-        """Growth of the sum of these totals a second."""
+        """Return the growth of the sum of these totals a second."""
         first, last = self.lines[0], self.lines[-1]
         if any(line.get(key) is None for line in (first, last) for key in keys):
             return None
@@ -73,7 +73,7 @@ class Span(NamedTuple):
 
 
 def _last(lines: Deque[Line], seconds: float) -> Optional[Span]:
-    """The samples of the last `seconds`, None where they do not reach back so far."""
+    """Return the samples of the last `seconds`, None if they do not reach back so far."""
     kept: List[Line] = []
     for line in reversed(lines):
         kept.append(line)
@@ -107,7 +107,9 @@ def _nearly_full(header: Line, span: Span) -> Optional[str]:
 
 
 def _held(header: Line, line: Line) -> Optional[float]:
-    """Share of the memory that cannot be had: of the control group where it has a limit, else of all."""
+    """Return the share of memory that is not available: of the control group if it has a limit, else of the
+    machine.
+    """
     limit = header.get("memory")
     if not limit:
         return None

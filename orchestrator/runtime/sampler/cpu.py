@@ -1,4 +1,4 @@
-"""What the kernel counts for the whole machine: its cores, its swap, and who waits for what."""
+"""The kernel's counters of the whole machine: its cores, its swap, and time that tasks waited."""
 
 from __future__ import annotations
 
@@ -14,10 +14,12 @@ _RESOURCES = ("cpu", "memory", "io")
 
 
 class Machine:
-    """Cores, swap and pressure since the job began, as seen from where the job is."""
+    """Cores, swap and pressure since the job began, as visible to the job."""
 
     def __init__(self, group: Sequence[str] = ()) -> None:
-        """`group`: folders of the job's control groups, own first; their pressure is nearer than all's."""
+        """`group`: folders of the job's control groups, own first; their pressure is preferred to the
+        machine's.
+        """
         self._group = tuple(group[:1])
         self._cores = _allowed()
         self._before = cores(read("/proc/stat") or "")
@@ -26,11 +28,12 @@ class Machine:
         self._pressure = self._pressures()
 
     def sample(self) -> Dict[str, Any]:
-        """`busy`: percent of each core that the job may use, since the last sample, whoever kept it busy.
+        """Return a sample. `busy`: percent of each core that the job may use, since the last sample, by any
+        process.
 
-        `steal` and `iowait`: seconds of those cores since the job began: given to another machine, idle
-        while a disk was waited for. `swapped_in`, `swapped_out`: bytes. `pressure`: seconds in which some
-        task waited for a core, for memory and for a disk; None where the kernel does not say.
+        `steal` and `iowait`: seconds of those cores since the job began: given to another machine, or idle
+        while waiting for a disk. `swapped_in`, `swapped_out`: bytes. `pressure`: seconds in which some task
+        waited for a core, for memory and for a disk; None if the kernel does not report it.
         """
         now = cores(read("/proc/stat") or "")
         swap = swapped(read("/proc/vmstat") or "")
@@ -67,7 +70,7 @@ class Machine:
 
 
 def cores(text: str) -> Dict[int, List[int]]:
-    """Core -> its counters in ticks, from /proc/stat."""
+    """Return core -> its counters in ticks, from /proc/stat."""
     found = {}
     for line in text.splitlines():
         name, *fields = line.split()
@@ -77,7 +80,7 @@ def cores(text: str) -> Dict[int, List[int]]:
 
 
 def swapped(text: str) -> Tuple[Optional[int], Optional[int]]:
-    """(in, out) bytes since the machine's start, from /proc/vmstat."""
+    """Return (in, out) bytes since the machine's start, from /proc/vmstat."""
     found: Dict[str, int] = {}
     for line in text.splitlines():
         key, _, value = line.partition(" ")
@@ -87,7 +90,7 @@ def swapped(text: str) -> Tuple[Optional[int], Optional[int]]:
 
 
 def stalled(text: str) -> Optional[float]:
-    """Seconds in which some task was held up, from a pressure file."""
+    """Return the seconds in which some task was delayed, from a pressure file."""
     for line in text.splitlines():
         kind, *fields = line.split()
         if kind == "some" and fields and fields[-1].startswith("total="):
@@ -96,7 +99,7 @@ def stalled(text: str) -> Optional[float]:
 
 
 def meminfo(key: str) -> Optional[int]:
-    """A line of /proc/meminfo, bytes."""
+    """Return a line of /proc/meminfo in bytes."""
     for line in (read("/proc/meminfo") or "").splitlines():
         if line.startswith(f"{key}:"):
             return int(line.split()[1]) * 1024

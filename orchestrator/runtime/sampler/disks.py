@@ -1,4 +1,4 @@
-"""What the machine's disks did, what they are, and how much they may do where that can be known."""
+"""Activity and properties of the machine's disks, and their limits where known."""
 
 # Thin over the kernel: descriptors, modes and races are said in os calls.
 # ruff: noqa: PTH110, PTH118, PTH208
@@ -21,7 +21,9 @@ _GIB = 1 << 30
 
 @dataclass(frozen=True)
 class Moved:
-    """Counters of one disk: operations, bytes, and milliseconds that operations took and that it was busy."""
+    """Counters of one disk: operations, bytes, milliseconds spent in operations, and milliseconds that it was
+    busy.
+    """
 
     reads: int
     read: int
@@ -36,7 +38,7 @@ class Moved:
 
 
 class Disks:
-    """Every whole disk of the machine, since the job began. What lies upon another disk is not counted."""
+    """Every whole disk of the machine, since the job began. Devices on top of a disk are not counted."""
 
     def __init__(self, group: Sequence[str] = ()) -> None:
         """`group`: folders of the job's control groups for input and output, own first."""
@@ -44,11 +46,11 @@ class Disks:
         self._caps = caps(group)
 
     def facts(self) -> Dict[str, Dict[str, Any]]:
-        """Per disk: model, bytes, whether it rotates, and `limits` (see `limits`), None where not known."""
+        """Return for each disk: model, bytes, whether it rotates, and `limits`; None if unknown."""
         return {name: self._fact(name) for name in sorted(self._began)[:_MOST]}
 
     def sample(self) -> Dict[str, List[int]]:
-        """Per disk that did anything: reads, bytes read, ms of reads, the same of writes, ms busy."""
+        """Return for each active disk: reads, bytes read, ms of reads, the same of writes, ms busy."""
         now = _whole(diskstats(read("/proc/diskstats") or ""))
         moved = {name: found.since(self._began[name]) for name, found in now.items() if name in self._began}
         busiest = sorted(moved, key=lambda name: moved[name][1] + moved[name][4], reverse=True)[:_MOST]
@@ -69,7 +71,7 @@ class Disks:
 
 
 def diskstats(text: str) -> Dict[str, Moved]:
-    """Device -> its counters, from /proc/diskstats."""
+    """Return device -> its counters, from /proc/diskstats."""
     found = {}
     for line in text.splitlines():
         fields = line.split()
@@ -82,10 +84,10 @@ def diskstats(text: str) -> Dict[str, Moved]:
 
 
 def limits(model: Optional[str], size: Optional[int], cap: Dict[str, int]) -> Optional[Dict[str, Any]]:
-    """`bytes_s` and `ops_s` that the disk gives at most, and `basis`: how that is known.
+    """Return the maximum `bytes_s` and `ops_s` of the disk, and `basis`: how they are known.
 
-    A control group's limit is exact. A cloud's volume says what it is, not what was bought: then it is the
-    documented baseline of the kind that orch asks for, gp3 on AWS and pd-balanced on Google Cloud.
+    A control group's limit is exact. A cloud's volume shows its kind, but not what was bought: then it is the
+    documented baseline of the kind that orch requests, gp3 on AWS and pd-balanced on Google Cloud.
     """
     if cap:
         return {"bytes_s": cap.get("bytes"), "ops_s": cap.get("ops"), "basis": "a limit of the control group"}
@@ -102,7 +104,9 @@ def limits(model: Optional[str], size: Optional[int], cap: Dict[str, int]) -> Op
 
 
 def caps(folders: Sequence[str]) -> Dict[str, Dict[str, int]]:
-    """ "major:minor" -> the tightest `bytes` and `ops` a second for reading, of both versions' files."""
+    """Return "major:minor" -> the lowest limits of `bytes` and `ops` a second for reading, from files of both
+    versions.
+    """
     found: Dict[str, Dict[str, int]] = {}
     for folder in folders:
         for line in (read(os.path.join(folder, "io.max")) or "").splitlines():
@@ -124,7 +128,7 @@ def _tighten(found: Dict[str, Dict[str, int]], device: str, kind: Optional[str],
 
 
 def _whole(found: Dict[str, Moved]) -> Dict[str, Moved]:
-    """Without partitions, and without devices that keep their bytes on others."""
+    """Return the disks without partitions, and without devices that store their bytes on others."""
     return {name: moved for name, moved in found.items() if _is_disk(name)}
 
 

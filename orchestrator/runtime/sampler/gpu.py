@@ -1,4 +1,4 @@
-"""What the GPUs do, by NVIDIA's library or else its program; nothing where there is none."""
+"""Sample the GPUs, by NVIDIA's library or else its program; nothing if there is none."""
 
 from __future__ import annotations
 
@@ -13,9 +13,9 @@ _FIELDS = "index,name,utilization.gpu,utilization.memory,memory.used,memory.tota
 
 
 class GpuMeter:
-    """The library where it can be loaded: it costs no process, and tells power and throttling too.
+    """Use the library if it can be loaded: it needs no process, and reports power and throttling too.
 
-    Else one nvidia-smi that prints a line per GPU and second for as long as the run goes on.
+    Otherwise use one nvidia-smi that prints a line per GPU and second during the run.
     """
 
     def __init__(self, library: str = LIBRARY) -> None:
@@ -49,7 +49,7 @@ def _library(name: str) -> Optional[Nvml]:
 
 
 class _Printing:
-    """A running nvidia-smi, if there is that program."""
+    """A running nvidia-smi, if that program exists."""
 
     def __init__(self) -> None:
         self._process = _start()
@@ -87,7 +87,7 @@ class _Printing:
 
 
 def parse(text: str) -> List[Dict[str, Any]]:
-    """Lines of nvidia-smi (csv, no header, no units) -> one fact per GPU; what it calls N/A is None."""
+    """Parse lines of nvidia-smi (csv, no header, no units) to one fact per GPU; N/A becomes None."""
     lines: Dict[str, List[List[str]]] = {}
     for line in text.splitlines():
         fields = [part.strip() for part in line.split(",")]

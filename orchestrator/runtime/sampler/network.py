@@ -1,4 +1,4 @@
-"""Bytes over the network, and how far away the other side is: round trips, segments sent again."""
+"""Network bytes, and the quality of the connection: round trips, retransmitted segments."""
 
 from __future__ import annotations
 
@@ -23,7 +23,7 @@ _PATIENCE = 0.2
 
 
 class Network:
-    """The network of one process' namespace since the job began, loopback left out."""
+    """The network of one process's namespace since the job began, without loopback."""
 
     def __init__(self, pid: int) -> None:
         self._pid = pid
@@ -31,8 +31,9 @@ class Network:
         self._again = self._resent()
 
     def sample(self) -> Dict[str, Any]:
-        """Bytes `received` and `sent`; `resent`, TCP segments that had to be sent again; `rtt_ms`, the median
-        round trip of the open connections but ssh. None for what is not known."""
+        """Return bytes `received` and `sent`; `resent`, retransmitted TCP segments; `rtt_ms`, the median
+        round trip of the open connections without ssh. None if unknown.
+        """
         now, again = self._bytes(), self._resent()
         known = now is not None and self._began is not None
         return {
@@ -51,7 +52,7 @@ class Network:
 
 
 def transferred(text: str) -> Tuple[int, int]:
-    """(received, sent) bytes of all interfaces but loopback, from /proc/net/dev."""
+    """Return (received, sent) bytes of all interfaces but loopback, from /proc/net/dev."""
     received = sent = 0
     for line in text.splitlines()[2:]:
         name, _, counters = line.partition(":")
@@ -62,7 +63,7 @@ def transferred(text: str) -> Tuple[int, int]:
 
 
 def retransmitted(text: str) -> Optional[int]:
-    """TCP segments that were sent again, from /proc/net/snmp."""
+    """Return the number of retransmitted TCP segments, from /proc/net/snmp."""
     lines = [line.split() for line in text.splitlines() if line.startswith("Tcp:")]
     if len(lines) != 2 or "RetransSegs" not in lines[0]:
         return None
@@ -70,7 +71,9 @@ def retransmitted(text: str) -> Optional[int]:
 
 
 def round_trips(*, loopback: bool = False) -> Iterator[float]:
-    """Milliseconds for each established TCP connection, as the kernel smooths them, where it tells them."""
+    """Return milliseconds for each established TCP connection, as the kernel smooths them, if it reports
+    them.
+    """
     for family in (socket.AF_INET, socket.AF_INET6):
         try:
             yield from _ask(family, loopback)

@@ -1,7 +1,7 @@
-"""What NVIDIA's management library tells of the GPUs, by ctypes: no program to start, nothing to install.
+"""Query NVIDIA's management library by ctypes: no program to start, nothing to install.
 
 Layouts and names are those of nvml.h: nvmlUtilization_t {uint gpu, memory}, nvmlMemory_t {ull total, free,
-used}. A call that a driver refuses is a fact that is not known; it stops nothing.
+used}. If a driver refuses a call, that fact is unknown; it stops nothing.
 """
 
 from __future__ import annotations
@@ -38,7 +38,7 @@ class _Memory(ctypes.Structure):
 
 
 class Nvml:
-    """The GPUs of this machine. Raises OSError where there is no library, or it does not start."""
+    """The GPUs of this machine. Raises OSError if there is no library, or it does not start."""
 
     def __init__(self, library: str = LIBRARY) -> None:
         self._library = ctypes.CDLL(library)
@@ -48,8 +48,9 @@ class Nvml:
         self.names = [self._name(device) for device in self._devices]
 
     def read(self) -> List[Dict[str, Any]]:
-        """Per GPU: utilisation and memory utilisation (0..1), memory in bytes, power and its limit in W,
-        temperature in °C, and why its clocks are held down."""
+        """Return for each GPU: utilisation and memory utilisation (0..1), memory in bytes, power and its
+        limit in W, temperature in °C, and why its clocks are reduced.
+        """
         return [self._of(device) for device in self._devices]
 
     def close(self) -> None:
@@ -101,7 +102,7 @@ class Nvml:
         return [name for bit, name in THROTTLES.items() if reasons.value & bit]
 
     def _call(self, name: str, *arguments: Any) -> Optional[bool]:
-        """True for success, None for any other answer and for a function that this driver has not."""
+        """Return True for success, None for any other answer and for a function that this driver lacks."""
         try:
             function = getattr(self._library, name)
         except AttributeError:

@@ -1,4 +1,4 @@
-"""room: what is free on this machine now, while something may run on it. Prints one JSON object."""
+"""Verb `room`: print what is free on this machine now, beside what runs on it, as one JSON object."""
 
 from __future__ import annotations
 
@@ -24,7 +24,7 @@ def main(argv: List[str]) -> int:
 
 
 def room() -> Dict[str, Any]:
-    """Cores and memory that jobs may use here, and how much of each is free; GPUs by name. Bytes."""
+    """Return cores and memory that jobs may use here, and how much of each is free; GPUs by name. Bytes."""
     group = cgroups.own()
     limit, total = group.memory_limit(), meminfo("MemTotal") or 0
     allowed = len(os.sched_getaffinity(0))
@@ -39,14 +39,14 @@ def room() -> Dict[str, Any]:
 
 
 def memory_free() -> int:
-    """Bytes that a new process may use here."""
+    """Return the bytes that a new process may use here."""
     group = cgroups.own()
     limit, free = group.memory_limit(), meminfo("MemAvailable") or 0
     return free if limit is None else min(free, max(0, limit - (group.memory_held() or 0)))
 
 
 def _busy() -> float:
-    """Cores that were at work, over half a second."""
+    """Return the number of busy cores, over half a second."""
     before = cores(read("/proc/stat") or "")
     time.sleep(_LOOK_SECONDS)
     after = cores(read("/proc/stat") or "")

@@ -1,8 +1,8 @@
-"""Sample what a job uses, from outside of its processes, and append it to the run's trace.
+"""Sample what a job uses, from outside its processes, and append it to the run's trace.
 
-A trace is JSON lines. The first is {"event": "header", "version": 1, …}; `sample` lines hold totals since the
-job began and values of the moment, so that a lost line loses nothing but detail. Each line is one O_APPEND
-write: others may append to the same file, and only the last line can be torn.
+A trace is JSON lines. The first is {"event": "header", "version": 1, …}; `sample` lines have totals since the
+job began and current values, so that a lost line loses only detail. Each line is one O_APPEND write: others
+may append to the same file, and only the last line can be incomplete.
 """
 
 # Thin over the kernel: descriptors, modes and races are said in os calls.
@@ -31,10 +31,10 @@ VERSION = 1
 
 @dataclass
 class Totals:
-    """What the job's processes have used since it began. Seconds and bytes.
+    """Usage of the job's processes since it began. Seconds and bytes.
 
-    `read` and `written` reached a disk; `asked_read` and `asked_written` went through system calls, page
-    cache included. `waited` is time in which a thread could have run and had no core.
+    `read` and `written` reached a disk; `asked_read` and `asked_written` went through system calls, including
+    the page cache. `waited` is time in which a thread could have run but had no core.
     """
 
     cpu_user: float = 0.0
@@ -59,10 +59,10 @@ _IO = {
 
 @dataclass
 class Usage:
-    """Adds up a tree of processes that come and go.
+    """Add up the usage of a changing tree of processes.
 
-    The kernel adds what a process used to its parent's account when the parent waits for it. So the living
-    suffice, except for those whose last parent is the supervisor itself: it retires them when they end.
+    The kernel adds a process's usage to its parent when the parent waits for it. So living processes suffice,
+    except those whose last parent is the supervisor itself: it retires them when they end.
     """
 
     totals: Totals = field(default_factory=Totals)
@@ -71,7 +71,7 @@ class Usage:
     _waited: float = 0.0
 
     def measure(self, processes: List[Stat]) -> Totals:
-        """The totals now, given every process of the job that there is."""
+        """Return the totals now, given every existing process of the job."""
         sum_ = Totals()
         _add(sum_, self._gone)
         for entry in processes:
@@ -100,7 +100,9 @@ class Usage:
         return used
 
     def _new_waiting(self, processes: List[Stat]) -> float:
-        """Seconds that threads waited for a core since the last look, those since ended left out."""
+        """Return the seconds that threads waited for a core since the last call, without threads that have
+        ended.
+        """
         found: Dict[Tuple[int, int], int] = {}
         for entry in processes:
             for thread in _threads(entry.pid):
@@ -125,9 +127,10 @@ def _threads(pid: int) -> List[int]:
 
 
 class Sampler:
-    """Writes the trace of one run. `root` is the supervisor: all below it is the job, save `strangers`.
+    """Write the trace of one run. `root` is the supervisor: everything below it is the job, except
+    `strangers`.
 
-    `tell` gets a sentence, once, for each way in which the machine turns out too small.
+    `tell` receives one sentence for each way in which the machine turns out to be too small.
     """
 
     def __init__(self, trace: str, root: int, tell: Optional[Callable[[str], None]] = None) -> None:
@@ -153,16 +156,16 @@ class Sampler:
 
     @property
     def strangers(self) -> Set[int]:
-        """Our own helpers among the supervisor's children."""
+        """Return our own helpers among the supervisor's children."""
         return self._gpu.pids
 
     @property
     def used(self) -> Totals:
-        """What the job has used, as of the last sample."""
+        """Return what the job has used, as of the last sample."""
         return self._usage.totals
 
     def wait(self) -> float:
-        """Seconds until the next sample is due."""
+        """Return the seconds until the next sample is due."""
         return max(0.0, self._due - time.monotonic())
 
     def sample_if_due(self) -> None:
@@ -173,7 +176,7 @@ class Sampler:
             self._due = time.monotonic() + self._cadence.next(cost, self._size)
 
     def sample(self) -> None:
-        """Append one sample now. Call it once more while the ended job has not been waited for."""
+        """Append one sample now. Call it once more before the ended job is waited for."""
         processes = [entry for entry in descendants(self._root) if entry.pid not in self.strangers]
         used = self._usage.measure(processes)
         rss = sum(entry.rss for entry in processes)
@@ -209,7 +212,7 @@ class Sampler:
             self._usage.retire(ended)
 
     def ended(self, peak: int) -> None:
-        """Append the end; `peak` is the largest process' memory as the kernel kept it, bytes."""
+        """Append the end; `peak` is the memory of the largest process as the kernel recorded it, in bytes."""
         self._peak = max(self._peak, peak)
         self._write({"event": "end", "up": round(time.monotonic() - self._began, 3), "peak": self._peak})
 
@@ -218,7 +221,7 @@ class Sampler:
         os.close(self._file)
 
     def _warn(self, line: Dict[str, Any]) -> None:
-        """What is too small is said while it happens: in the trace, and to whoever follows."""
+        """Report what is too small during the run: in the trace, and to whoever follows."""
         for kind, text in self._alarms.see(line):
             self._write({"event": "alarm", "kind": kind, "text": text})
             if self._tell is not None:
@@ -251,7 +254,7 @@ class Sampler:
 
 
 def _memory(pid: int) -> Tuple[int, int]:
-    """(the most memory that the process ever held, what of it is swapped out now), bytes."""
+    """Return (the maximum memory that the process ever held, how much of it is swapped out now) in bytes."""
     found = {"VmHWM": 0, "VmSwap": 0}
     for line in (read(f"/proc/{pid}/status") or "").splitlines():
         name, _, value = line.partition(":")
@@ -261,7 +264,7 @@ def _memory(pid: int) -> Tuple[int, int]:
 
 
 def _cores(groups: cgroups.Cgroups) -> float:
-    """How many cores the job may use at once."""
+    """Return how many cores the job may use at once."""
     try:
         allowed = float(len(os.sched_getaffinity(0)))
     except AttributeError:

@@ -1,8 +1,7 @@
-"""How the training's tf.data pipeline was built: the calls that made it, and the same with one changed.
+"""Record how the training's tf.data pipeline was built, and rebuild it with one call changed.
 
-Every call of a Dataset's method leaves on its result what it was: name, inputs, arguments, and the line of
-the
-script. So a pipeline can be built again with one call changed; nodes before the change are shared.
+Every call of a Dataset method leaves its facts on its result: name, inputs, arguments, and the line of the
+script. A pipeline can therefore be rebuilt with one call changed; nodes before the change are shared.
 """
 
 from __future__ import annotations
@@ -29,8 +28,9 @@ _FRAMEWORKS = ("tensorflow", "keras", "tf_keras")
 
 
 class Call(NamedTuple):
-    """`name` of the method, function or class; `site`: (file, line) of the script, None where it is not the
-    script that called."""
+    """A recorded call: `name` of the method, function or class; `site`: (file, line) of the script, None if
+    the script did not make the call.
+    """
 
     name: str
     args: Tuple[Any, ...]
@@ -38,7 +38,7 @@ class Call(NamedTuple):
     site: Optional[Tuple[str, int]]
 
     def given(self, place: int, name: str, default: Any = None) -> Any:
-        """An argument by its place (the dataset itself is 0) or name."""
+        """Return an argument by its position (the dataset itself is 0) or name."""
         return self.args[place] if len(self.args) > place else self.kwargs.get(name, default)
 
     def with_(self, **changed: Any) -> "Call":
@@ -46,7 +46,7 @@ class Call(NamedTuple):
 
 
 def record(tf: Any) -> None:
-    """From now on every call is noted on its result."""
+    """From now on, record every call on its result."""
     from tensorflow.python.data.ops import dataset_ops, readers
 
     kind = dataset_ops.DatasetV2
@@ -64,13 +64,13 @@ def record(tf: Any) -> None:
 
 
 def call_of(dataset: Any) -> Optional[Call]:
-    """What made it; None for what nothing is known of."""
+    """Return the call that created a dataset; None if unknown."""
     found = getattr(dataset, _NOTE, None)
     return found if isinstance(found, Call) else None
 
 
 def chain(dataset: Any) -> List[Tuple[Any, Call]]:
-    """(dataset, call) from the last call to the sources, each once."""
+    """Return (dataset, call) from the last call to the sources, each once."""
     found: List[Tuple[Any, Call]] = []
     seen = set()
     waiting = [dataset]
@@ -86,7 +86,7 @@ def chain(dataset: Any) -> List[Tuple[Any, Call]]:
 
 
 def inputs(call: Call) -> List[Any]:
-    """The datasets among a call's arguments."""
+    """Return the datasets among a call's arguments."""
     found: List[Any] = []
 
     def keep(dataset: Any) -> Any:
@@ -98,7 +98,7 @@ def inputs(call: Call) -> List[Any]:
 
 
 def operations(dataset: Any) -> List[str]:
-    """Types of the operations in the function that a map, filter or interleave applies."""
+    """Return types of the operations in the function that a map, filter or interleave applies."""
     for name in ("_map_func", "_predicate", "_scan_func"):
         function = getattr(dataset, name, None)
         if function is not None:
@@ -116,7 +116,9 @@ After = Callable[[Any, Any], Any]
 
 
 def rebuilt(dataset: Any, change: Change, after: Optional[After] = None, *, fresh: bool = False) -> Any:
-    """The pipeline with `change` applied to every call. What feeds no change is shared, unless `fresh`."""
+    """Return the pipeline with `change` applied to every call. Nodes before the first change are shared,
+    unless `fresh`.
+    """
     return _Rebuilding(change, after, fresh).of(dataset)
 
 
@@ -157,8 +159,9 @@ def _function(name: str) -> Callable[..., Any]:
 
 
 class _Seeds:
-    """A dataset that is made again draws no seed: it gets the one that it had, or, had it none, a fixed
-    one."""
+    """Seeds for rebuilt datasets: each gets the seed that it had, or a fixed one if it had none, so that no
+    seed is drawn.
+    """
 
     def __init__(self, dataset: Any) -> None:
         self._seeds = (getattr(dataset, "_seed", None), getattr(dataset, "_seed2", None))
@@ -204,7 +207,7 @@ def _noted(name: str, original: Callable[..., Any]) -> Callable[..., Any]:
 
 
 def _noted_apply(original: Callable[..., Any]) -> Callable[..., Any]:
-    """Of `apply`, what the given function calls is noted; the whole where it calls nothing that is known."""
+    """Record the calls that the function given to `apply` makes; the whole `apply`, if these are unknown."""
 
     @functools.wraps(original)
     def apply(*args: Any, **kwargs: Any) -> Any:
@@ -241,7 +244,7 @@ def _note(made: Any, call: Call) -> None:
 
 
 def _site() -> Optional[Tuple[str, int]]:
-    """The innermost frame that is neither ours nor a framework's."""
+    """Return the innermost frame that belongs neither to orch nor to a framework."""
     frame: Any = sys._getframe(2)
     while frame is not None:
         name = frame.f_globals.get("__name__", "").split(".")[0]
@@ -256,7 +259,7 @@ def _site() -> Optional[Tuple[str, int]]:
 
 
 def _mapped(value: Any, change: Callable[[Any], Any]) -> Any:
-    """A structure of arguments with every dataset in it changed."""
+    """Return a structure of arguments with every dataset in it changed."""
     from tensorflow.python.data.ops import dataset_ops
 
     if isinstance(value, dataset_ops.DatasetV2):

@@ -1,4 +1,4 @@
-"""Batches in memory as datasets, and what a batch is made of."""
+"""Datasets of batches in memory, and the structure of a batch."""
 
 from __future__ import annotations
 
@@ -6,13 +6,15 @@ from typing import Any, Optional
 
 
 def primed(dataset: Any, batches: int) -> None:
-    """Fill its cache, and go on beyond, for only then it is complete."""
+    """Fill the dataset's cache, and read one element further, which completes it."""
     for _ in dataset.take(batches):
         pass
 
 
 def repeated(like: Any, batch: Any) -> Any:
-    """A dataset of this one batch for ever, with the element spec of `like`: no step is traced again."""
+    """Return a dataset that repeats one batch, with the element spec of `like`, so that no step is traced
+    again.
+    """
     from tensorflow.python.data.ops import dataset_ops
     from tensorflow.python.data.util import structure
     from tensorflow.python.ops import gen_dataset_ops
@@ -25,7 +27,7 @@ def repeated(like: Any, batch: Any) -> Any:
 
 
 def lean(dataset: Any) -> Any:
-    """Left as it is: looking for improvements would take longer than a step."""
+    """Disable optimisation of a dataset: it would take longer than a step."""
     import tensorflow as tf
 
     options = tf.data.Options()

@@ -1,4 +1,4 @@
-"""The files that feed the training: which they are, and out of the page cache or into it, without root."""
+"""Find the files that feed the training, and move them out of the page cache or into it, without root."""
 
 # Thin over the kernel: descriptors are said in os calls.
 # ruff: noqa: PTH100, PTH113, PTH116, PTH208
@@ -28,7 +28,7 @@ _WRITES = os.O_WRONLY | os.O_RDWR
 
 
 class Known:
-    """Files that were named to tf.data, opened by Python, or seen open. Never raises into the job."""
+    """Files that were passed to tf.data, opened by Python, or seen open. It never raises into the job."""
 
     def __init__(self, ours: Iterable[str]) -> None:
         self._ours = tuple(os.path.abspath(path) + os.sep for path in ours if path)
@@ -36,11 +36,11 @@ class Known:
         self._written: set[str] = set()
 
     def listen(self) -> None:
-        """Hear of what Python opens from now on."""
+        """From now on, note what Python opens."""
         sys.addaudithook(self._audit)
 
     def named(self, paths: Iterable[Any], _way: str = "") -> None:
-        """The program named these to something that reads; text that is no file is left out."""
+        """Note paths that the program passed to a reader; text that is no existing file is skipped."""
         misses = 0
         for path in paths:
             text = os.path.abspath(os.fsdecode(path))
@@ -52,11 +52,11 @@ class Known:
                 return
 
     def made(self, paths: Iterable[Any]) -> None:
-        """The program writes these: they are not its input until they are named again."""
+        """Note files that the program writes: they are not its input until they are named again."""
         self._written.update(os.path.abspath(os.fsdecode(path)) for path in paths)
 
     def look(self) -> None:
-        """Add what this process has open for reading now."""
+        """Add the files that this process has open for reading now."""
         try:
             numbers = [name for name in os.listdir("/proc/self/fd") if int(name) > 2]
         except (OSError, ValueError):
@@ -64,7 +64,7 @@ class Known:
         self.named(filter(None, map(_read_only, numbers)))
 
     def list(self) -> List[Tuple[str, int]]:
-        """(path, bytes) of those that are there now."""
+        """Return (path, bytes) of the files that exist now."""
         found = []
         for path in list(self._paths):
             try:
@@ -90,7 +90,9 @@ class Known:
 
 
 def chill(paths: Iterable[str]) -> int:
-    """Take files out of the page cache; how many could be asked for. Written pages are flushed before."""
+    """Drop files from the page cache; returns for how many this could be requested. Written pages are flushed
+    first.
+    """
     done = 0
     for path in paths:
         try:
@@ -109,7 +111,7 @@ def chill(paths: Iterable[str]) -> int:
 
 
 def warm(files: Iterable[Tuple[str, int]]) -> None:
-    """Read files (path, bytes) once, so that they lie in the page cache, as far as a few seconds allow."""
+    """Read files (path, bytes) once, so that they are in the page cache, for a few seconds at most."""
     left, until = WARM_BYTES, perf_counter() + WARM_SECONDS
     block = bytearray(1 << 20)
     for path, size in files:
@@ -125,13 +127,13 @@ def warm(files: Iterable[Tuple[str, int]]) -> None:
 
 
 def another_disk(files: Iterable[Tuple[str, int]], folder: str) -> bool:
-    """Whether any of the files lies on another device than `folder`."""
+    """Whether any of the files is on another device than `folder`."""
     here = os.stat(folder).st_dev
     return any(os.stat(path).st_dev != here for path, _ in files)
 
 
 def copied(files: Iterable[Tuple[str, int]], folder: str, most: int) -> Dict[str, str]:
-    """Copies of files below `folder`, at most `most` bytes: original -> copy, all of them or none."""
+    """Copy files below `folder`, at most `most` bytes; returns original -> copy, all of them or none."""
     import shutil
 
     listed = list(files)
@@ -147,7 +149,9 @@ def copied(files: Iterable[Tuple[str, int]], folder: str, most: int) -> Dict[str
 
 
 def read_rate(paths: Iterable[str]) -> float:
-    """Bytes a second at which these files come from their disk, tried on a few; 0 where there are none."""
+    """Return the bytes a second at which these files are read from their disk, measured on a few; 0 if there
+    are none.
+    """
     chosen: List[Tuple[str, int]] = []
     size = 0
     for path in paths:

@@ -1,4 +1,4 @@
-"""What of a pipeline can be changed from outside, as a script would change it: each change apart."""
+"""The changes to a pipeline that can be made from outside, as a script would make them, one at a time."""
 
 from __future__ import annotations
 
@@ -25,10 +25,12 @@ _RANDOM = ("shuffle", "sample_from_datasets", "rejection_resample")
 
 
 class Fix(NamedTuple):
-    """`build` gives the pipeline that is timed, `twin` the one whose batches are compared (made afresh).
+    """A change. `build` returns the pipeline that is timed, `twin` the one whose batches are compared (built
+    afresh).
 
-    `edits`: what to write where, as {file, line, call, keyword} or {file, line, call, after}. `place`: which
-    map or interleave calls it touches, by their number from the end. `cores` widens the process instead.
+    `edits`: what to write where, as {file, line, call, keyword} or {file, line, call, after}. `place`: the
+    map or interleave calls that it changes, by their number from the end. `cores` gives the process more
+    cores instead.
     """
 
     name: str
@@ -40,8 +42,10 @@ class Fix(NamedTuple):
 
 
 class Wishes(NamedTuple):
-    """`waits`: the pipeline waits more than it computes; `parallel`: calls that would keep up with the step.
-    `batches`: how many one window takes. `room`: bytes of memory that a cache may take."""
+    """What the fixes should consider. `waits`: the pipeline waits more than it computes; `parallel`: the
+    number of parallel calls that would keep up with the step. `batches`: how many one window takes. `room`:
+    bytes of memory that a cache may take.
+    """
 
     cores: int
     waits: bool
@@ -51,7 +55,9 @@ class Wishes(NamedTuple):
 
 
 def fixes(dataset: Any, wishes: Wishes, staged: Dict[str, str], rate: float) -> List[Fix]:
-    """Those that apply to this pipeline. `rate`: bytes a second of the disk with the `staged` copies."""
+    """Return the fixes that apply to this pipeline. `rate`: bytes a second of the disk with the `staged`
+    copies.
+    """
     found = [
         _calls("parallel map", dataset, ("map",), wishes),
         _calls("parallel interleave", dataset, ("interleave",), wishes),
@@ -83,7 +89,7 @@ def _fresh(dataset: Any) -> Any:
 
 
 def fresh(dataset: Any) -> Any:
-    """The same pipeline made again: its first pass is what the first pass of the script's own is."""
+    """Build the same pipeline again: its first pass equals the first pass of the script's own."""
     return _fresh(dataset)
 
 
@@ -144,20 +150,22 @@ def _calls(name: str, dataset: Any, names: Any, wishes: Wishes) -> Optional[Fix]
 
 
 def _files_at_once(call: Call) -> Optional[int]:
-    """What an interleave was told to open at once, None where it was told nothing: more would give another
-    order of the elements."""
+    """Return how many files an interleave was told to open at once, None if it was not: more would change the
+    order of elements.
+    """
     return _number(call.given(2, "cycle_length")) if call.name == "interleave" else None
 
 
 def _within(call: Call, value: int) -> int:
-    """An interleave cannot read more files at once than it has open."""
+    """Limit parallel calls of an interleave to the files that it has open."""
     most = _files_at_once(call) or 0
     return min(value, most) if most > 0 and value > 0 else value
 
 
 def _at_once(wishes: Wishes, threads: bool) -> int:
-    """Calls at once: tf.data's own choice where they compute; where they wait, as many as keep up with the
-    step, if there are `threads` for them beyond one a core."""
+    """Return the parallel calls: tf.data's own choice if they compute; if they wait, as many as keep up with
+    the step, if there are `threads` for them beyond one per core.
+    """
     if not wishes.waits:
         return -1
     return max(wishes.cores, wishes.parallel) if threads else wishes.cores
@@ -169,7 +177,7 @@ def _can_unbind(dataset: Any) -> bool:
 
 
 def _given_none(call: Call) -> bool:
-    """Whether parallelism was given as a tensor, which is not looked into."""
+    """Whether parallelism was given as a tensor, which is not inspected."""
     value = _parallel(call)
     return value is not None and _number(value) is None
 
@@ -204,7 +212,7 @@ def _last_of_script(dataset: Any) -> Optional[Call]:
 
 
 def _prefetch(dataset: Any) -> Optional[Fix]:
-    """At the end of what the script built; Keras may have added to it."""
+    """Add a prefetch at the end of what the script built; Keras may have added to it."""
     listed = chain(dataset)
     for _, call in listed:
         if call.name == "prefetch":
@@ -265,7 +273,7 @@ def _pool(dataset: Any, own: int, crowd: int, cores: int) -> Any:
 
 
 def _more_cores() -> int:
-    """Cores that this computer has beside those that the process was given; no quota can be lifted."""
+    """Return the cores of this computer that the process was not given; a quota cannot be lifted."""
     return os.cpu_count() or 1
 
 
@@ -273,9 +281,10 @@ def _more_cores() -> int:
 
 
 def _cache(dataset: Any, wishes: Wishes) -> Optional[Fix]:
-    """After the last call below which nothing is random; tried on as much as one window takes.
+    """Add a cache after the last call below which nothing is random; tried on as much as one window takes.
 
-    Only where the dataset tells its size and all of it fits in memory: advice that cannot be is none.
+    Only if the dataset tells its size and all of it fits in memory: otherwise the advice could not be
+    followed.
     """
     place = _cacheable(dataset)
     if place is None or any(call.name == "cache" for _, call in chain(dataset)):
@@ -308,7 +317,7 @@ def _cache(dataset: Any, wishes: Wishes) -> Optional[Fix]:
 
 
 def _element_bytes(dataset: Any) -> int:
-    """What an element takes in memory there, where it may still be larger than what becomes of it."""
+    """Return the memory of an element at that point, where it may be larger than later in the pipeline."""
     sizes = [bytes_of(element) for element in dataset.take(_WEIGHED)]
     return max(1, round(sum(sizes) / max(1, len(sizes))))
 
@@ -334,7 +343,7 @@ def _is_random(dataset: Any, call: Call) -> bool:
 
 
 def _repeats_itself(dataset: Any) -> bool:
-    """Whether two passes give the same elements, where Python code makes them; looked at on a few."""
+    """Whether two passes give the same elements, if Python code creates them; checked on a few."""
     works = [work_of(one) for one, _ in chain(dataset)]
     generated = any(call.name == "from_generator" for _, call in chain(dataset))
     if not generated and not any(work and work.python is not False for work in works):
@@ -352,7 +361,7 @@ def _digest(element: Any) -> List[str]:
 
 
 def _elements_a_batch(dataset: Any, place: Any) -> Optional[int]:
-    """How many of `place`'s elements make one batch; None where that is not fixed."""
+    """Return how many elements at `place` make one batch; None if that is not fixed."""
     each = 1
     for one, call in chain(dataset):
         if one is place:
@@ -368,7 +377,7 @@ def _elements_a_batch(dataset: Any, place: Any) -> Optional[int]:
 
 
 def _above(dataset: Any, place: Any) -> List[str]:
-    """Calls that still work on every element behind the cache."""
+    """Return the calls that still process every element after the cache."""
     names = []
     for one, call in chain(dataset):
         if one is place:

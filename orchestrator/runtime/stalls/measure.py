@@ -1,5 +1,4 @@
-"""What is measured in a scratch run, window by window: the differential, then each fix that can be
-imposed."""
+"""The measurement of a scratch run, window by window: the differential, then each fix that can be applied."""
 
 from __future__ import annotations
 
@@ -44,7 +43,7 @@ Say = Callable[[str], None]
 
 
 class Measurement:
-    """One training's input, looked at from all sides. `result` fills while it goes on.
+    """The measurement of one training's input. `result` is filled while it runs.
 
     `plan`: seconds of a window, rounds, try, trace (steps), trace_folder, staging (folder), budget.
     """
@@ -62,7 +61,7 @@ class Measurement:
         self.result: Dict[str, Any] = {"v": FORMAT, "windows": self._windows, "notes": []}
 
     def steps(self) -> Feed:
-        """The whole measurement; see feeding_windows.Feed."""
+        """Run the whole measurement."""
         yield from self._pilot()
         self.result["calls"] = [_told(one, call) for one, call in chain(self._dataset)]
         yield from self._differential()
@@ -77,7 +76,7 @@ class Measurement:
     # ------------------------------------------------------------ the differential
 
     def _pilot(self) -> Feed:
-        """How long a step takes, which files are read; it also fills the page cache."""
+        """Measure how long a step takes and which files are read; this also fills the page cache."""
         line = yield from window(self._warm(), PILOT, self._sync, self._look)
         self._known.look()
         each = line.get("wall", 0.0) / max(1, line["steps"])
@@ -125,12 +124,12 @@ class Measurement:
     # ------------------------------------------------------------ kinds of input
 
     def _synthetic(self) -> Mode:
-        """One batch, in memory, over and over."""
+        """Feed one batch from memory repeatedly."""
         dataset = data.repeated(self._dataset, self._batch)
         return Mode("synthetic", lambda: iter(dataset))
 
     def _cached(self) -> Mode:
-        """As many batches as a window takes, in memory: no file is read and nothing is prepared."""
+        """Feed as many batches as a window takes from memory: no file is read and nothing is prepared."""
         room = min(CACHED_BYTES, _available() // 4)
         most = max(2, room // max(1, data.size(self._batch)))
         dataset = data.lean(self._dataset.take(min(self._steps + 4, most))).cache()
@@ -146,7 +145,7 @@ class Measurement:
         return Mode("cold", lambda: iter(self._dataset), self._chill)
 
     def _pull(self, *, cold: bool = False) -> Mode:
-        """Batches alone, without a step: what the preparation gives."""
+        """Pull batches without a step: the rate of the preparation."""
         name, before = ("pull cold", self._chill) if cold else ("pull", self._heat)
         return Mode(name, lambda: iter(self._dataset), before, pull=True)
 
@@ -159,7 +158,7 @@ class Measurement:
     # ------------------------------------------------------------ fixes
 
     def _trials(self) -> Feed:
-        """Each fix in turn beside the pipeline as it is, so many rounds; then what it does to the batches."""
+        """Time each fix beside the unchanged pipeline, in rounds; then check its effect on the batches."""
         cold = self._device("cold") and self._median("cold") > SIGNIFICANT * self._median("warm")
         before = self._chill if cold else self._heat
         fixes = self._fixes(cold)
@@ -195,7 +194,7 @@ class Measurement:
         ]
 
     def _stalls(self, cold: bool) -> bool:
-        """Whether steps wait for their input by anything that a fix of it could give back."""
+        """Whether steps wait for input in a way that a fix of the pipeline could improve."""
         ideal = min(self._median(mode) or float("inf") for mode in ("synthetic", "cached"))
         return self._median("cold" if cold else "warm") > WORTH * ideal
 
@@ -225,7 +224,7 @@ class Measurement:
             return {}
 
     def _trial(self, fix: Fix, before: Callable[[], None]) -> Optional[Mode]:
-        """The fixed pipeline as a mode; None, and a note, where it cannot be built."""
+        """Return the fixed pipeline as a mode; None, and a note, if it cannot be built."""
         try:
             dataset = fix.build(self._dataset)
             if fix.name == "cache":
@@ -250,7 +249,7 @@ class Measurement:
     # ------------------------------------------------------------ a window of tf.profiler
 
     def _trace(self) -> Feed:
-        """Some steps of the pipeline as it is, under tf.profiler, with step markers."""
+        """Run some steps of the unchanged pipeline under tf.profiler, with step markers."""
         import tensorflow as tf
 
         profiler, iterator = tf.profiler.experimental, iter(self._dataset)
@@ -276,12 +275,12 @@ class Measurement:
         return times[len(times) // 2] if times else 0.0
 
     def _device(self, mode: str) -> bool:
-        """Whether a disk had to give anything in most windows of a kind."""
+        """Whether a disk had to be read in most windows of a kind."""
         reads = sorted(line["device"] for line in self._windows if line["mode"] == mode and line["steps"])
         return bool(reads and reads[len(reads) // 2])
 
     def _look(self, iterator: Any, given: int) -> None:
-        """What tf.data's own model knows after a window."""
+        """Read tf.data's own model after a window."""
         try:
             import tensorflow as tf
 
@@ -306,7 +305,7 @@ class Measurement:
 
 
 class _Affinity:
-    """All cores of the computer for all threads, for the time of a window."""
+    """Give all threads all cores of the computer, for the time of a window."""
 
     def __init__(self) -> None:
         import os
@@ -329,7 +328,7 @@ class _Affinity:
 
 
 def _plainly(error: Exception) -> str:
-    """Its first line, without the names that TensorFlow puts before."""
+    """Return the first line of an error, without the names that TensorFlow puts before it."""
     said = str(error).split("}} ")[-1].strip().split("\n")[0]
     return f"{type(error).__name__}: {said}"[:200]
 
@@ -341,7 +340,7 @@ def _cores() -> int:
 
 
 def _available() -> int:
-    """Bytes of memory that could be had, the control group's limit heeded."""
+    """Return the bytes of available memory, within the control group's limit."""
     own = cgroups.own()
     limit, held = own.memory_limit(), own.memory_held()
     try:
@@ -353,7 +352,7 @@ def _available() -> int:
 
 
 def _told(dataset: Any, call: Any) -> Dict[str, Any]:
-    """A call as the report tells it."""
+    """Return a call as the report shows it."""
     numbers = {}
     for name, place in (
         ("num_parallel_calls", {"map": 2, "interleave": 4}.get(call.name)),
@@ -378,5 +377,5 @@ _PLAIN = ("Placeholder", "Const", "Identity", "NoOp", "Reshape", "Cast")
 
 
 def unmeasured(why: str) -> Dict[str, Any]:
-    """A result that says why there is none."""
+    """Return a result that says why nothing was measured."""
     return {"v": FORMAT, "windows": [], "notes": [], "unmeasured": why, "python": sys.version.split()[0]}

@@ -1,4 +1,4 @@
-"""Whether a changed pipeline gives the training the same batches."""
+"""Check whether a changed pipeline gives the training the same batches."""
 
 from __future__ import annotations
 
@@ -15,7 +15,7 @@ BATCHES = 12
 
 
 class Parity:
-    """Whether a change gives the training the same batches: the first ones of each pipeline made anew."""
+    """Compare the first batches of the changed and the unchanged pipeline, both built afresh."""
 
     def __init__(self, dataset: Any) -> None:
         self._dataset = dataset
@@ -24,8 +24,7 @@ class Parity:
         self._repeats = again == self._own
 
     def of(self, fix: Fix) -> Dict[str, Any]:
-        """`same`: order, examples (the same ones in another order), none, or None where nothing can be
-        said."""
+        """Return `same`: order, examples (the same ones in another order), none, or None if unknown."""
         if not self._own or not self._repeats:
             differ = "two passes of the unchanged pipeline differ already"
             return {"same": None, "batches": 0, "why": differ if self._own else "there were no batches"}
@@ -42,7 +41,9 @@ class Parity:
 
 
 def _fingerprints(dataset: Any, most: int, seconds: float = math.inf) -> List[List[str]]:
-    """The digests of each record of the first batches: `most` of them, or as many as come in `seconds`."""
+    """Return the digests of each record of the first batches: at most `most`, or as many as arrive in
+    `seconds`.
+    """
     import numpy as np
     import tensorflow as tf
 

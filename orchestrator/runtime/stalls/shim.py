@@ -1,9 +1,8 @@
-"""Counts opens and reads of each path, native code's included, by a small library loaded before all others.
+"""Count opens and reads of each path, including those of native code, by a small preloaded library.
 
-It is compiled where it is needed, by that computer's own C compiler, and the interpreter begins again with
-it.
-Each process keeps a table in a file: slots of a path (256 bytes) and four numbers of 64 bits: opens, reads,
-bytes, nanoseconds in reads. The table is a shared mapping, so that what was counted survives the process.
+It is compiled when needed, by that computer's C compiler, and the interpreter is restarted with it. Each
+process keeps a table in a file: slots of a path (256 bytes) and four 64-bit numbers: opens, reads, bytes,
+nanoseconds in reads. The table is a shared mapping, so its counts survive the process.
 """
 
 # Thin over the kernel: paths are said in os calls.
@@ -145,9 +144,10 @@ int close(int fd) {
 
 
 def begin_again(folder: str, environ: MutableMapping[str, str] = os.environ) -> Optional[str]:
-    """Start this interpreter anew with the library; returns only where it is there, or why it cannot be.
+    """Restart this interpreter with the library. Returns only if it is loaded already (None), or why it
+    cannot be.
 
-    None: it counts already. Called before the program began, so that nothing is done twice.
+    Called before the program begins, so that nothing is done twice.
     """
     arguments = getattr(sys, "orig_argv", None)
     library = os.path.join(folder, "reads.so")
@@ -165,7 +165,7 @@ def begin_again(folder: str, environ: MutableMapping[str, str] = os.environ) -> 
 
 
 def build(library: str, source: str = SOURCE) -> Optional[str]:
-    """Compile to `library`; why not, if not."""
+    """Compile to `library`; returns the reason if that fails."""
     compiler = shutil.which("cc") or shutil.which("gcc") or shutil.which("clang")
     if compiler is None:
         return "there is no C compiler here"

@@ -1,4 +1,4 @@
-"""A pipeline that reads copies of its files: names exchanged wherever its sources were given them."""
+"""Let a pipeline read copies of its files, by exchanging names in the arguments of its sources."""
 
 # Thin over the kernel: paths are text here.
 # ruff: noqa: PTH100
@@ -12,7 +12,7 @@ from .calls import READERS, After, Call, Change, call_of
 
 
 def to_copies(there: Dict[str, str]) -> Tuple[Change, After]:
-    """What makes sources read the copies (original -> copy) instead; for feeding_calls.rebuilt."""
+    """Return a change, for `calls.rebuilt`, that makes sources read the copies (original -> copy)."""
     names = {os.fsencode(path): os.fsencode(copy) for path, copy in there.items()}
 
     def change(_dataset: Any, call: Call) -> Optional[Call]:
@@ -29,7 +29,9 @@ def to_copies(there: Dict[str, str]) -> Tuple[Change, After]:
 
 
 def _renamed(value: Any, names: Dict[bytes, bytes]) -> Any:
-    """Arguments with file names exchanged, constants and arrays of strings included; None where none was."""
+    """Return arguments with exchanged file names, including constants and arrays of strings; None if there
+    was none.
+    """
     import numpy as np
     import tensorflow as tf
 
@@ -63,7 +65,7 @@ def _renamed(value: Any, names: Dict[bytes, bytes]) -> Any:
 
 
 def _map_names(dataset: Any, names: Dict[bytes, bytes]) -> Any:
-    """The same elements with the names of the copies, in the order of the originals."""
+    """Return the same elements with the names of the copies, in the order of the originals."""
     import tensorflow as tf
 
     keys = tf.constant(list(names))

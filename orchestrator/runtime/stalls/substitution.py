@@ -1,12 +1,11 @@
-"""Feeds an unmodified training with other inputs, to see what its own costs: a scratch run that ends after
-it.
+"""Feed an unmodified training with other inputs, to measure the cost of its own: a scratch run that ends
+afterwards.
 
-A plan's "feed" asks for it: {result (a file), trace_folder, seconds, rounds, try, trace, staging, budget, …}.
-From the second step on, the training gets its batches from us: one batch over and over, batches held in
-memory,
-its own pipeline with its files in the page cache and out of it, and, with "try", pipelines with a fix. Under
-`fit` the step is the function that Keras made; in a loop it is whatever the script does between two batches.
-Nothing of the model is kept: when all is measured, the result is written and the process ends.
+It is requested by a plan's "feed": {result (a file), trace_folder, seconds, rounds, try, trace, staging,
+budget, …}. From the second step, the training gets its batches from orch: one batch repeatedly, batches held
+in memory, its own pipeline with its files in the page cache and out of it, and, with "try", pipelines with a
+fix. Under `fit` the step is the function that Keras created; in a loop it is whatever the script does between
+two batches. Nothing of the model is kept: when all is measured, the result is written and the process ends.
 """
 
 from __future__ import annotations
@@ -38,7 +37,7 @@ _BEGIN = 2
 
 
 def install(plan: Plan) -> InputSubstitution:
-    """What wants to hear of the frameworks in order to feed this process's training."""
+    """Return the listeners that must be notified of imported frameworks, to feed this process's training."""
     refused = begin_again(str(plan["files"])) if plan.get("files") else None
     os.environ.pop("ORCH_TRACE", None)  # the step clock would measure us
     feeding = InputSubstitution(plan, [f"Reads are not counted: {refused}."] if refused else [])
@@ -68,7 +67,7 @@ class InputSubstitution:
     # ------------------------------------------------------------ hooks
 
     def on_tensorflow(self, tf: Any) -> None:
-        """Note how pipelines are built, what loops pull, and what trains."""
+        """Record how pipelines are built, what loops pull, and what trains."""
         if self._tf is not None:
             return
         self._tf = tf
@@ -87,7 +86,7 @@ class InputSubstitution:
         function.__call__ = self._watched(function.__call__)
 
     def on_keras(self, keras: Any) -> None:
-        """Take over the function that `fit` calls."""
+        """Replace the function that `fit` calls."""
         guard.watch_hdf5()
         name_sources(keras)
         trainer = next((base for base in keras.Model.__mro__ if "make_train_function" in vars(base)), None)
@@ -127,7 +126,7 @@ class InputSubstitution:
         return train_function
 
     def _measure_fit(self, model: Any, function: Callable[..., Any], iterator: Any) -> None:
-        """All of it, then the end of the process; returns only where such a batch cannot be fed."""
+        """Measure, then end the process; returns only if such a batch cannot be fed."""
         if not hasattr(iterator, "__next__"):
             return
         dataset = self._dataset_of(iterator)
@@ -163,7 +162,7 @@ class InputSubstitution:
         return _next_internal
 
     def _pulled(self, pull: Callable[..., Any], iterator: Any) -> Any:
-        """A batch for a loop: its own until it is seen to train on this iterator, then ours."""
+        """Return a batch for a loop: its own until it is seen to train on this iterator, then one of ours."""
         if self._fed is not None:
             return self._advance(pull, True) if iterator is self._fed else pull(iterator)
         trained, self._steps = self._steps, 0
@@ -176,7 +175,7 @@ class InputSubstitution:
         return self._advance(pull, None)
 
     def _advance(self, pull: Callable[..., Any], made: Optional[bool]) -> Any:
-        """The next batch that the measurement wants the loop to train on."""
+        """Return the next batch on which the measurement lets the loop train."""
         self._local.inside = True
         try:
             while True:
@@ -193,7 +192,7 @@ class InputSubstitution:
             self._local.inside = False
 
     def _noticed(self, gradient: Callable[..., Any]) -> Callable[..., Any]:
-        """Gradients are taken: a step of an eager loop, or the trace of a function that is one."""
+        """Note that gradients are computed: a step of an eager loop, or its trace."""
 
         @functools.wraps(gradient)
         def noticed(tape: Any, *args: Any, **kwargs: Any) -> Any:
@@ -224,11 +223,11 @@ class InputSubstitution:
     # ------------------------------------------------------------ both
 
     def _ours(self) -> bool:
-        """Neither forked off nor finished."""
+        """Whether this process is the original one and has not finished."""
         return os.getpid() == self._pid
 
     def _dataset_of(self, iterator: Any) -> Any:
-        """The dataset behind the training's iterator; ends the process where there is none to measure."""
+        """Return the dataset behind the training's iterator; ends the process if there is none to measure."""
         dataset = getattr(iterator, "_dataset", None)
         if is_plain(iterator) and dataset is not None:
             return dataset
@@ -240,7 +239,7 @@ class InputSubstitution:
         return None
 
     def _single(self) -> None:
-        """`train_on_batch` hands over one batch at a time: unless something else is fed later, say so."""
+        """Note that `train_on_batch` passes one batch at a time; reported unless more is fed later."""
         if not self._singles:
             atexit.register(self._only_singles)
         self._singles = True
@@ -273,7 +272,7 @@ class InputSubstitution:
         exit_early()
 
     def _fail(self, error: BaseException) -> None:
-        """What was measured before counts; what stopped it is said."""
+        """Report what stopped the measurement; what was measured before is kept."""
         traceback.print_exc()
         result = self._measurement.result if self._measurement else unmeasured("")
         result["notes"].append(f"The measurement was stopped by {type(error).__name__}: {error}"[:400])

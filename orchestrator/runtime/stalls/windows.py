@@ -1,4 +1,4 @@
-"""One window: some steps of the unchanged training on one kind of input, timed, with what they used."""
+"""One window: some steps of the unchanged training on one kind of input, timed, with their resource usage."""
 
 # Thin over the kernel: counters are read as text.
 # ruff: noqa: PTH208
@@ -19,9 +19,9 @@ LEAD = 3
 
 
 class Usage(NamedTuple):
-    """Totals: seconds, seconds of CPU, of waiting for a core; bytes that a disk gave, that were asked for;
-    read
-    calls; pages read back; bytes of the network; CPU seconds of the whole machine."""
+    """Totals: seconds, CPU seconds, seconds of waiting for a core; bytes read from a disk, bytes requested;
+    read calls; pages read back; network bytes; CPU seconds of the whole machine.
+    """
 
     wall: float
     cpu: float
@@ -39,7 +39,7 @@ class Usage(NamedTuple):
 
 
 def usage() -> Usage:
-    """Now. What cannot be read here counts as nothing."""
+    """Return the totals now. What cannot be read counts as 0."""
     io = _io()
     return Usage(
         perf_counter(),
@@ -63,7 +63,7 @@ def _io() -> Dict[str, int]:
 
 
 def _waited() -> float:
-    """Seconds in which any thread could have run and had no core."""
+    """Return the seconds in which any thread could have run but had no core."""
     total = 0
     try:
         for task in os.listdir("/proc/self/task"):
@@ -93,7 +93,7 @@ def _machine() -> float:
 
 
 def connections() -> int:
-    """TCP connections that this process has now."""
+    """Return the TCP connections that this process has now."""
     open_ = set(_descriptors())
     return sum(f"socket:[{inode}]" in open_ for inode in _established())
 
@@ -117,7 +117,7 @@ def _established() -> Iterator[str]:
 
 
 class Mode(NamedTuple):
-    """A kind of input. `open` gives a fresh iterator; `before` readies the page cache and is not timed."""
+    """A kind of input. `open` returns a fresh iterator; `before` prepares the page cache and is not timed."""
 
     name: str
     open: Callable[[], Any]
@@ -130,11 +130,11 @@ Sync = Callable[[], None]
 
 
 def window(mode: Mode, steps: int, sync: Sync, look: Optional[Callable[[Any, int], None]] = None) -> Feed:
-    """Time `steps` steps, or with `pull` only their batches. Returns the line of it.
+    """Time `steps` steps, or with `pull` only their batches. Returns the window's line.
 
-    Opening the iterator, its first batches and its end are left out of the time; where it ends meanwhile it
-    is
-    opened again, which is left out as well. `look` is given the iterator and how many batches it gave.
+    Opening the iterator, its first batches and its end are excluded from the time; if it ends during the
+    window it is opened again, which is excluded too. `look` receives the iterator and the number of its
+    batches.
     """
     mode.before()
     source = _Source(mode)
@@ -184,7 +184,7 @@ def _threads() -> int:
 
 
 class _Source:
-    """Where a window's batches come from. `given`: batches of the iterator that is open."""
+    """The source of a window's batches. `given`: batches of the iterator that is open."""
 
     def __init__(self, mode: Mode) -> None:
         self._mode = mode
@@ -194,7 +194,7 @@ class _Source:
         self.barren = False
 
     def once(self) -> Feed:
-        """One step; False where the iterator had ended."""
+        """Run one step; returns False if the iterator had ended."""
         if self._mode.pull:
             made = next(self.iterator, None) is not None
         else:
@@ -203,7 +203,7 @@ class _Source:
         return bool(made)
 
     def step(self) -> Feed:
-        """One step, on a new iterator where this one has ended; False where there is no batch at all."""
+        """Run one step, on a new iterator if this one has ended; returns False if there is no batch."""
         if (yield from self.once()):
             return True
         self.close()

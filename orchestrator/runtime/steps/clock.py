@@ -63,7 +63,7 @@ def on_keras(keras: Any) -> None:
 
 
 def flush() -> None:
-    """Write what was measured so far; for whoever ends the process without its exit handlers."""
+    """Write what was measured so far, for processes that end without their exit handlers."""
     if _log is not None:
         _log.flush()
 
@@ -83,7 +83,7 @@ def _pause(kind: str, seconds: float) -> None:
 
 
 def defining(kind: type, name: str) -> Any:
-    """The class that a method comes from; None where there is none."""
+    """Return the class that a method comes from; None if there is none."""
     return next((base for base in kind.__mro__ if name in vars(base)), None)
 
 
@@ -91,7 +91,7 @@ def defining(kind: type, name: str) -> Any:
 
 
 def _timed_maker(trainer: Any, make: Callable[..., Any]) -> Callable[..., Any]:
-    """`make_train_function`, whose result is then called through the clock."""
+    """Wrap `make_train_function`, whose result is then called through the clock."""
 
     @functools.wraps(make)
     def make_train_function(self: Any, *args: Any, **kwargs: Any) -> Any:
@@ -107,14 +107,16 @@ def _timed_maker(trainer: Any, make: Callable[..., Any]) -> Callable[..., Any]:
 
 
 def _may_probe(model: Any, trainer: Any) -> bool:
-    """Only where it is known what a call pulls, and never while every tensor is being observed."""
+    """Whether a call may be probed: only if it is known what it pulls, and never while every tensor is
+    observed.
+    """
     known = trainer.__module__ == "keras.src.backend.tensorflow.trainer"
     own = type(model).make_train_function is not trainer.make_train_function
     return known and not own and os.environ.get("ORCH_OBSERVE_STEPS", "0") in ("", "0")
 
 
 def _timed_steps(model: Any, function: Callable[..., Any], probe: Optional[Probe]) -> Callable[..., Any]:
-    """One call trains `steps_per_execution` steps."""
+    """Wrap a train function; one call trains `steps_per_execution` steps."""
     counter, checked = _StepCounter(model), LossCheck()
     fed = _Fed()
 
@@ -153,12 +155,12 @@ def _timed_steps(model: Any, function: Callable[..., Any], probe: Optional[Probe
 
 
 def _source(args: Any) -> str:
-    """`train_on_batch` hands over a generator of its one batch."""
+    """Return the iterator of a call. `train_on_batch` passes a generator of its one batch."""
     return "batch" if args and type(args[0]).__name__ == "generator" else "fit"
 
 
 class _StepCounter:
-    """How many steps each call of a train function takes: the last of an epoch may run out of batches."""
+    """Count the steps of each call of a train function: the last one of an epoch may run out of batches."""
 
     def __init__(self, model: Any) -> None:
         self.model = model
@@ -167,14 +169,14 @@ class _StepCounter:
         self.calls = 0
 
     def start(self) -> int:
-        """How many steps the next call takes at most."""
+        """Return the maximum number of steps of the next call."""
         self.calls += 1
         self._most = steps_per_execution(self.model)
         self._before = self._iterations() if self._most > 1 else None
         return self._most
 
     def done(self) -> int:
-        """How many it took."""
+        """Return the number of steps that it took."""
         now = self._iterations() if self._before is not None else None
         return self._most if now is None or self._before is None else max(1, now - self._before)
 
@@ -186,7 +188,7 @@ class _StepCounter:
 
 
 def steps_per_execution(model: Any) -> int:
-    """Batches that one call of its train function takes."""
+    """Return the number of batches that one call of its train function takes."""
     for name in ("steps_per_execution", "_steps_per_execution"):
         try:
             return int(getattr(model, name))
@@ -196,7 +198,7 @@ def steps_per_execution(model: Any) -> int:
 
 
 class _Fed:
-    """Knows whether an iterator is another one than before."""
+    """Remember the last iterator, to tell whether another one follows."""
 
     def __init__(self) -> None:
         self._last: Callable[[], Any] = lambda: None
@@ -215,7 +217,7 @@ class _Fed:
 
 
 def _timed_pull(tf: Any, pull: Callable[..., Any]) -> Callable[..., Any]:
-    """Pulling a batch in Python, by the thread that trains: in tf.data's own threads it is no wait."""
+    """Time pulling a batch in Python, in the thread that trains: in tf.data's own threads it is no wait."""
     main = threading.main_thread().ident
     fed = _Fed()
 
@@ -239,7 +241,7 @@ def _timed_pull(tf: Any, pull: Callable[..., Any]) -> Callable[..., Any]:
 
 
 class _Calls(threading.local):
-    """The outermost tf.function that is being called by this thread, and whether it was seen to train."""
+    """The outermost tf.function that this thread is calling, and whether it was seen to train."""
 
     outermost: Any = None
     applying: bool = False
@@ -269,7 +271,7 @@ def _timed_function(call: Callable[..., Any]) -> Callable[..., Any]:
 
 
 def _noticed_apply(apply: Callable[..., Any]) -> Callable[..., Any]:
-    """An optimizer at work: a step of an eager loop, or the trace of a function that is one."""
+    """Note an optimizer's update: a step of an eager loop, or the trace of a function that is one."""
 
     @functools.wraps(apply)
     def outer_apply(self: Any, *args: Any, **kwargs: Any) -> Any:

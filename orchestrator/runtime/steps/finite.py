@@ -1,4 +1,4 @@
-"""Whether the loss that a training step returns is a number, looked at now and then."""
+"""Check from time to time whether the loss that a training step returns is finite."""
 
 from __future__ import annotations
 
@@ -13,7 +13,7 @@ EVERY = 5.0
 
 
 class LossCheck:
-    """Writes a `not_finite` line once. What cannot be looked at is left alone."""
+    """Write a `not_finite` line once. A result without a readable loss is ignored."""
 
     def __init__(self) -> None:
         self._due = perf_counter() + 1.0

@@ -1,7 +1,7 @@
-"""What the functions of a pipeline do that no account of tf.data tells: draw random numbers, or run Python.
+"""What functions in a pipeline do that tf.data does not report: draw random numbers, or run Python.
 
-And what Keras made a pipeline of: of a PyDataset or a generator that was given to `fit`, no call of tf.data
-is in the script.
+It also notes what Keras built a pipeline from: for a PyDataset or a generator that was passed to `fit`, the
+script contains no call of tf.data.
 """
 
 from __future__ import annotations
@@ -19,14 +19,14 @@ _MOST = 64
 
 
 class Work(NamedTuple):
-    """`draws` random numbers that differ from pass to pass; runs `python`; None: that cannot be seen."""
+    """`draws` random numbers that differ between passes; runs `python`; None: unknown."""
 
     draws: Optional[bool]
     python: Optional[bool]
 
 
 def work_of(dataset: Any) -> Optional[Work]:
-    """Of one transformation; None where it applies no function."""
+    """Return the work of one transformation; None if it applies no function."""
     if not any(hasattr(dataset, name) for name in FUNCTIONS):
         return None
     found = operations(dataset)
@@ -36,8 +36,9 @@ def work_of(dataset: Any) -> Optional[Work]:
 
 
 def operations(dataset: Any) -> Optional[Set[str]]:
-    """Types of the operations in the function that a map, filter or interleave applies, and in those that it
-    calls; None where they cannot be read."""
+    """Return types of the operations in the function that a map, filter or interleave applies, including
+    functions that it calls; None if they cannot be read.
+    """
     function = next((getattr(dataset, name) for name in FUNCTIONS if hasattr(dataset, name)), None)
     try:
         graph = function.function.graph  # type: ignore[union-attr]
@@ -50,10 +51,10 @@ def operations(dataset: Any) -> Optional[Set[str]]:
 
 
 def draws(names: Any) -> bool:
-    """Whether operations of these types make other elements in every pass.
+    """Whether operations of these types create other elements in every pass.
 
-    Stateless ones give the same for the same seed, unless the seed itself is counted up: by a generator of
-    TensorFlow, or by a variable, as Keras' layers do.
+    Stateless ones give the same for the same seed, unless the seed itself is incremented: by a generator of
+    TensorFlow, or by a variable, as in Keras' layers.
     """
     kinds = list(names)
     stateful = any("Random" in name and not name.startswith("Stateless") for name in kinds)
@@ -62,13 +63,14 @@ def draws(names: Any) -> bool:
 
 
 def works_along(dataset: Any) -> List[Work]:
-    """Of all transformations that apply a function, from the last to the sources."""
+    """Return the work of all transformations that apply a function, from the last to the sources."""
     return [work for one in _along(dataset) if (work := work_of(one)) is not None]
 
 
 def one_thread(dataset: Any) -> bool:
     """Whether all batches come from Python code that one thread runs: a generator, or a PyDataset with one
-    worker. More cores make them no faster."""
+    worker. More cores do not make them faster.
+    """
     if dataset is None:
         return False
     source = source_of(dataset)
@@ -99,7 +101,7 @@ _APPLYING = (
 
 
 def mark(nodes: List[Dict[str, Any]], works: List[Work]) -> None:
-    """Note on tf.data's nodes what their functions do.
+    """Add to tf.data's nodes what their functions do.
 
     tf.data may have fused or dropped some: then each is taken for the worst of all.
     """
@@ -128,7 +130,7 @@ def _plain(name: str) -> str:
 
 
 def name_sources(keras: Any) -> None:
-    """From now on, note on what Keras makes of a PyDataset or a generator what it was made of."""
+    """From now on, note the origin on whatever Keras builds from a PyDataset or a generator."""
     package = f"{keras.__name__}.src.trainers.data_adapters"
     for name in _ADAPTERS:
         module, kind = name.split(".")
@@ -138,7 +140,9 @@ def name_sources(keras: Any) -> None:
 
 
 def source_of(dataset: Any) -> Dict[str, Any]:
-    """{source: "PyDataset" or "generator", source_name, workers, processes}; {} where the script made it."""
+    """Return {source: "PyDataset" or "generator", source_name, workers, processes}; {} if the script built
+    it.
+    """
     found = getattr(dataset, _SOURCE, None)
     return found if isinstance(found, dict) else {}
 

@@ -1,4 +1,4 @@
-"""What the step clock measured, summed up and appended to the run's trace now and then."""
+"""Summarise what the step clock measured, and append it to the run's trace from time to time."""
 
 from __future__ import annotations
 
@@ -32,7 +32,7 @@ class Window:
         self.opened = 0
 
     def probe(self, wait: float, took: float) -> None:
-        """A call of `took` seconds was looked at, and waited `wait` of them."""
+        """Note that a call of `took` seconds was probed, and waited `wait` of them."""
         self.probed += 1
         self.probed_wall += took
         self.wait += wait
@@ -40,10 +40,10 @@ class Window:
             self.squares[place] += product
 
     def line(self) -> Dict[str, Any]:
-        """Seconds. `period` from one call's start to the next one's, `gap` between two calls.
+        """Return the line, in seconds. `period`: from one call's start to the next; `gap`: between two calls.
 
         `squares`: sums over the probed calls of wait², wait × wall and wall², for the share's error.
-        `opening`: of `wall`, what the first calls on a new iterator took, `opened` how many these were.
+        `opening`: the part of `wall` taken by the first calls on a new iterator; `opened`: their number.
         """
         return {
             "n": self.steps,
@@ -62,8 +62,9 @@ class Window:
 
 
 class StepLog:
-    """Collects steps and pulls; `steps` and `pulls` lines hold what came since the line before, and
-    `total` all steps of that source so far."""
+    """Collect steps and pulls; `steps` and `pulls` lines cover the time since the line before, and `total`
+    all steps of that source so far.
+    """
 
     def __init__(self, trace: str) -> None:
         self._trace = trace
@@ -94,11 +95,12 @@ class StepLog:
         first: bool = False,
         opening: bool = False,
     ) -> None:
-        """A call of `steps` steps began at `began` (perf_counter) and took `took` seconds, None if unknown.
+        """Note a call of `steps` steps that began at `began` (perf_counter) and took `took` seconds, None if
+        unknown.
 
-        `wait` is what of it went into waiting for input, None if that was not looked at. The `first` of a
-        function is written by itself: in it, graphs are traced and libraries warm up. `opening`: it pulls the
-        first batch of its iterator, for which buffers are filled.
+        `wait`: seconds of it spent waiting for input, None if not probed. The `first` call of a function is
+        written separately: graphs are traced and libraries warm up in it. `opening`: it pulls the first batch
+        of its iterator, for which buffers are filled.
         """
         self._totals[source] = self._totals.get(source, 0) + steps
         self._active = began + (took or 0.0)
@@ -130,16 +132,17 @@ class StepLog:
             self.flush()
 
     def total(self, source: str) -> int:
-        """All steps of a source so far."""
+        """Return all steps of a source so far."""
         return self._totals.get(source, 0)
 
     def pause(self, kind: str, took: float) -> None:
-        """What is no step took so many seconds of the training: validation, callbacks, a loop's first batches
-        (which are counted as "opened"). What comes after the last step is not told."""
+        """Note seconds of the training that are no step: validation, callbacks, a loop's first batches (which
+        are counted as "opened"). What follows the last step is not reported.
+        """
         self._since[kind] = self._since.get(kind, 0.0) + took
 
     def pull(self, began: float, took: float, *, opening: bool = False) -> None:
-        """A batch was pulled by Python code, which waited `took` seconds for it."""
+        """Note that Python code pulled a batch and waited `took` seconds for it."""
         if opening:
             self.pause("opening", took)
             self.pause("opened", 1)
@@ -152,7 +155,7 @@ class StepLog:
             self.flush()
 
     def flush(self) -> None:
-        """Write what there is. In a forked child it does nothing: what was measured is its parent's."""
+        """Write what was collected. In a forked child it does nothing: the measurement is its parent's."""
         if os.getpid() != self._pid:
             return
         anything = bool(self._windows or self._pulls or self._pauses)
@@ -174,13 +177,15 @@ class StepLog:
         self._due = perf_counter() + self._cadence.next(size=self._size)
 
     def note(self, line: Dict[str, Any]) -> int:
-        """Write a line of another kind, unless this is a forked child; how long the trace is then, bytes."""
+        """Write a line of another kind, unless this is a forked child; returns the size of the trace in
+        bytes.
+        """
         if os.getpid() == self._pid:
             self._write(line)
         return self._size
 
     def _write(self, line: Dict[str, Any], at: Optional[float] = None) -> None:
-        """`at`: when it was, where that is not now: a script may do much after its last step."""
+        """Write a line. `at`: its time, if not now: a script may do much after its last step."""
         line = {"t": round(time.time() if at is None else at, 3), "pid": self._pid, **line}
         text = json.dumps(line, separators=(",", ":")) + "\n"
         try:
@@ -195,14 +200,14 @@ class StepLog:
 
 
 class _Thread:
-    """The thread that trains: how long it had a core, or was in want of one, since it was asked before."""
+    """How long the training thread had a core, or waited for one, since the last question."""
 
     def __init__(self) -> None:
         self._ident = get_ident()
         self._last = _running()
 
     def grown(self) -> Dict[str, float]:
-        """{span, ran, queued} in seconds; {} where it is another thread that asks, or Linux does not tell."""
+        """Return {span, ran, queued} in seconds; {} if another thread asks, or Linux does not report it."""
         now, before = _running(), self._last
         if now is None or before is None or get_ident() != self._ident:
             return {}
@@ -214,9 +219,9 @@ class _Thread:
 
 
 def _running() -> Optional[Tuple[float, float, float]]:
-    """Now, the CPU time of this thread and its time on a run queue, in seconds.
+    """Return the time, the CPU time of this thread and its time on a run queue, in seconds.
 
-    The kernel's "ran" of schedstat may be a tick old, so that it grows by more than the time that passed.
+    The kernel's "ran" of schedstat may be a tick old, so that it grows by more than the elapsed time.
     """
     try:
         with open("/proc/thread-self/schedstat", encoding="ascii") as file:

@@ -1,4 +1,4 @@
-"""Times what of a training are no steps: validation, and callbacks."""
+"""Time the parts of a training that are no steps: validation, and callbacks."""
 
 from __future__ import annotations
 
@@ -15,7 +15,7 @@ _HOOKS = ("on_epoch_begin", "on_epoch_end", "on_train_batch_begin", "on_train_ba
 
 
 class _Pause(threading.local):
-    """Whether this thread is in one, and for how long it waited in it for numbers of a step before."""
+    """Whether this thread is in a pause, and how long it waited in it for results of an earlier step."""
 
     now: bool = False
     waited: float = 0.0
@@ -25,7 +25,7 @@ _pause = _Pause()
 
 
 def time_pauses(keras: Any, tell: Tell) -> None:
-    """Of the thread that trains only: callbacks that Keras runs beside the steps hold nothing up."""
+    """Time pauses of the training thread only: callbacks that Keras runs beside the steps delay nothing."""
     trainer = next((base for base in keras.Model.__mro__ if "evaluate" in vars(base)), None)
     if trainer is not None:
         trainer.evaluate = _timed("validation", trainer.evaluate, tell)
@@ -57,7 +57,9 @@ def _timed(kind: str, original: Callable[..., Any], tell: Tell) -> Callable[...,
 
 
 def _waiting(original: Callable[..., Any]) -> Callable[..., Any]:
-    """Keras hands callbacks the numbers of the step before: a GPU may still be at it: no callback."""
+    """Exclude waiting for results of the step before, which Keras passes to callbacks: a GPU may still
+    compute them.
+    """
 
     @functools.wraps(original)
     def pythonify_logs(logs: Any) -> Any:

@@ -1,9 +1,9 @@
-"""What tf.data itself knows of the pipeline that feeds the training, read between two steps.
+"""What tf.data knows of the pipeline that feeds the training, read between two steps.
 
-tf.data keeps a model of every iterator for its autotuning: per node how many elements it made, how long that
-took, how much is buffered, how parallel it is. `tf.data.experimental.get_model_proto` hands it out. Keras'
-`fit` gives the iterator to each step, so it can be asked there; it answers in some fifty microseconds and
-nothing of the pipeline moves. Where autotuning is off there is no such model.
+For its autotuning, tf.data keeps a model of every iterator: for each node the number of elements, their time,
+buffered elements and parallelism. `tf.data.experimental.get_model_proto` returns it. Keras' `fit` passes the
+iterator to each step, so it can be queried there; this takes about fifty microseconds and moves nothing in
+the pipeline. Without autotuning there is no such model.
 """
 
 from __future__ import annotations
@@ -32,7 +32,7 @@ _MOST = 32
 
 
 class Pipelines:
-    """Looks at the training's iterator now and then, and counts what it gave in its time."""
+    """Query the training's iterator from time to time, and count what it gave during its life."""
 
     def __init__(self, log: StepLog) -> None:
         self._log = log
@@ -50,7 +50,7 @@ class Pipelines:
         self._works_of: Tuple[Any, List[Work]] = (None, [])
 
     def pulled(self, iterator: Any, batches: int, model: Any) -> None:
-        """The step before took `batches` from `iterator`. Says what it knows if it is time to."""
+        """Note that the step before took `batches` from `iterator`. Writes a line if it is due."""
         if not self._works or not is_plain(iterator):
             return
         if self._iterator is None or self._iterator() is not iterator:
@@ -62,7 +62,7 @@ class Pipelines:
             self._look(iterator, model)
 
     def _begin(self, iterator: Any) -> None:
-        """Another iterator is another epoch; the one before was pulled to its end, or nearly."""
+        """Start a new epoch with another iterator; the one before was pulled to its end, or nearly."""
         if self._ordinal:
             self._epoch = max(self._batches, self._epoch or 0)
         self._ordinal += 1
@@ -97,7 +97,7 @@ class Pipelines:
         }
 
     def _functions(self, iterator: Any) -> List[Work]:
-        """What the functions of its dataset do, looked at once: every epoch is fed by the same."""
+        """Return what the functions of its dataset do, inspected once: the same dataset feeds every epoch."""
         dataset = getattr(iterator, "_dataset", None)
         known, found = self._works_of
         if dataset is None or known is None or known() is not dataset:
@@ -107,11 +107,11 @@ class Pipelines:
 
 
 def describe_nodes(model: Any) -> List[Dict[str, Any]]:
-    """A ModelProto's nodes from the last to the sources, those alike on the same path taken together.
+    """Describe a ModelProto's nodes from the last to the sources; equal ones on the same path are combined.
 
-    `n` elements made, `s` seconds of work in them (waiting for inputs left out), `bytes` of them; `buffered`
-    elements that wait now; `parallelism` and `buffer`: as set now; `copies` of a node that was made several
-    times (one for each file of an interleave); `inputs`: places in this list.
+    `n` elements, `s` seconds of work (without waiting for inputs), `bytes` of them; `buffered` elements that
+    wait now; `parallelism` and `buffer` as set now; `copies` of a node that exists several times (one for
+    each file of an interleave); `inputs`: positions in this list.
     """
     found: List[Dict[str, Any]] = []
     places: Dict[Tuple[int, str], int] = {}
@@ -147,7 +147,7 @@ def _add(line: Dict[str, Any], node: Any) -> None:
 
 
 def describe(model: Any, iterator: Any) -> Dict[str, Any]:
-    """What of the training decides which advice could mean anything; None for what cannot be read."""
+    """Return the facts of a training that decide which advice could apply; None for unknown ones."""
     return {
         "parameters": _try(lambda: int(model.count_params())),
         "policy": _try(lambda: str(model.dtype_policy.name)),
@@ -171,7 +171,7 @@ def _try(of: Any) -> Any:
 
 
 def _batch_of(iterator: Any) -> Optional[int]:
-    """Examples in a batch, None where its size is not fixed."""
+    """Return the examples in a batch, None if its size is not fixed."""
     tf = sys.modules["tensorflow"]
     size = tf.nest.flatten(iterator.element_spec)[0].shape[0]
     return None if size is None else int(size)
@@ -182,7 +182,7 @@ def _gpus_in_use() -> int:
 
 
 def _growth() -> Optional[bool]:
-    """Whether GPU memory is taken as it is needed; None where there is no GPU."""
+    """Whether GPU memory is allocated as needed; None if there is no GPU."""
     config = sys.modules["tensorflow"].config
     found = [bool(config.experimental.get_memory_growth(gpu)) for gpu in config.list_physical_devices("GPU")]
     return all(found) if found else None

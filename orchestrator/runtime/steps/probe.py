@@ -1,4 +1,4 @@
-"""Pull a step's batch before the step does, to see how long that takes, and hand it over unchanged."""
+"""Pull a step's batch before the step does, to measure how long that takes, and pass it on unchanged."""
 
 from __future__ import annotations
 
@@ -20,10 +20,10 @@ _GAP = 6
 
 
 class Pulled(NamedTuple):
-    """What to call the step with.
+    """The arguments with which to call the step.
 
-    `wait`: seconds that it waited for input, None if that was not looked at; `cost`: seconds that looking
-    took; `failure`: what the input raised after the batches that are handed over.
+    `wait`: seconds that it waited for input, None if not probed; `cost`: seconds that probing took;
+    `failure`: what the input raised after the batches that are passed on.
     """
 
     arguments: Tuple[Any, ...]
@@ -32,7 +32,7 @@ class Pulled(NamedTuple):
     failure: Optional[Exception] = None
 
     def call(self, function: Callable[..., Any]) -> Any:
-        """Call the step. Failing input stops it only after it did what it does without a batch, as ever."""
+        """Call the step. Failing input stops it only after it has done what it does without a batch."""
         if self.failure is None:
             return function(*self.arguments)
         import tensorflow as tf
@@ -45,7 +45,7 @@ class Pulled(NamedTuple):
 
 
 class Probe:
-    """Decides which steps to probe, and probes. One for each model."""
+    """Decide which steps to probe, and probe them. There is one for each model."""
 
     def __init__(self) -> None:
         self._random = random.Random()  # our own: the job's generators must not notice
@@ -58,10 +58,10 @@ class Probe:
         self._idle: Optional[float] = None
 
     def pull(self, arguments: Tuple[Any, ...], steps: int) -> Pulled:
-        """What to call the step with, which takes at most `steps` batches.
+        """Return the arguments for the step, which takes at most `steps` batches.
 
-        The first call is never probed: in it, the step is traced. Nor is the one in which it is found out
-        whether batches like these can be handed over: input gets ahead meanwhile.
+        The first call is never probed, because the step is traced in it. Nor is the call in which it is
+        tested whether batches like these can be passed on: the input gets ahead meanwhile.
         """
         self._calls += 1
         if self._calls < self._next or not self._affordable(steps):
@@ -75,7 +75,7 @@ class Probe:
         return Pulled(arguments) if self._idle is None else self._pull(iterator, steps, self._idle)
 
     def learn(self, seconds: float) -> None:
-        """A step took so long: what may be spent grows with it."""
+        """Note how long a step took: the time that probing may take grows with it."""
         if self._calls > 1:
             self._trained += seconds
 
@@ -83,7 +83,7 @@ class Probe:
         return self._spent + self._cost * steps <= _CREDIT + _SHARE * self._trained
 
     def _try(self, iterator: Any) -> float:
-        """Find out, on an empty batch, whether such batches can be handed over; the seconds that took."""
+        """Test, on an empty batch, whether such batches can be passed on; returns the seconds that took."""
         began = perf_counter()
         self._spec = iterator.element_spec
         self._idle = _idle_pull(iterator)
@@ -113,15 +113,15 @@ class Probe:
 
 
 def is_plain(iterator: Any) -> bool:
-    """Whether it is tf.data's own iterator, neither a distributed one nor something of Python's or JAX'."""
+    """Whether it is tf.data's own iterator, rather than a distributed one or one of Python or JAX."""
     operations = sys.modules.get("tensorflow.python.data.ops.iterator_ops")
     return operations is not None and type(iterator) is operations.OwnedIterator
 
 
 def _idle_pull(iterator: Any) -> Optional[float]:
-    """What pulling a batch from Python takes when it is there already, seconds.
+    """Return the seconds that pulling an available batch from Python takes.
 
-    None where such batches cannot be handed over, which is found out with an empty one.
+    None if such batches cannot be passed on, which is tested with an empty one.
     """
     import tensorflow as tf
 
@@ -150,7 +150,9 @@ def _timed(feed: Any, batch: Any) -> float:
 
 
 def _feed(like: Any, batches: List[Any]) -> Any:
-    """An iterator of exactly these batches, of the same type as `like`: the step cannot tell them apart."""
+    """Return an iterator of exactly these batches, of the same type as `like`: the step cannot tell them
+    apart.
+    """
     import tensorflow as tf
     from tensorflow.python.data.ops import iterator_ops
     from tensorflow.python.ops import gen_dataset_ops as ops
@@ -177,7 +179,7 @@ def _empty(specs: List[Any]) -> List[Any]:
 
 @functools.lru_cache(maxsize=1)
 def _as_it_is() -> bytes:
-    """Options that leave a dataset as it is: looking for improvements would take most of the time."""
+    """Return options that disable optimisation of a dataset, which would take most of the time."""
     import tensorflow as tf
 
     options = tf.data.Options()
