@@ -17,7 +17,7 @@ _HERE = os.path.dirname(os.path.realpath(__file__))  # noqa: PTH120 (pathlib wou
 
 
 def _add_package() -> None:
-    """Make the package around this folder importable as orch_runtime, without a place on sys.path."""
+    """Make the package around this folder importable as orch_runtime, without an entry in sys.path."""
     if "orch_runtime" in sys.modules:
         return
     root = os.path.dirname(_HERE)  # noqa: PTH120
@@ -30,8 +30,9 @@ def _add_package() -> None:
 
 
 def _listeners() -> list[object]:
-    """What wants to hear of the frameworks: the observation and the step clock, each if asked for; or sizing,
-    which makes steps of its own."""
+    """Return the listeners for frameworks: the observation and the step clock, each if requested; or sizing,
+    which makes steps of its own.
+    """
     if os.environ.get("ORCH_SIZE"):
         names = ("orch_runtime.sizing.sizing", "orch_runtime.observe.opened")
         return [found for name in names if (found := import_module(name).from_environment(os.environ))]
@@ -60,7 +61,7 @@ def _install() -> None:
 
 
 def _chain() -> None:
-    """Run the sitecustomize that this one hides, as itself."""
+    """Run the sitecustomize that this one hides, as if it were imported itself."""
     sys.path[:] = [entry for entry in sys.path if not entry or os.path.realpath(entry) != _HERE]
     spec = PathFinder.find_spec("sitecustomize", sys.path)
     if spec is None or spec.loader is None:

@@ -1,4 +1,4 @@
-"""Recording what a training script does in its first steps, from outside and without changing it."""
+"""Record what a training script does in its first steps, from outside and without changing it."""
 
 from __future__ import annotations
 
@@ -28,17 +28,17 @@ class Observation:
         self._files = Files(str(settings.directory))
 
     def listen(self) -> None:
-        """Hear which files are opened from now on; what was is written at the end, too, step or none."""
+        """Note opened files from now on; they are written at the end too, with or without a step."""
         self._files.listen()
         Opened(self._files, str(self._settings.directory)).install()
 
     def on_tensorflow(self, tf: Any) -> None:
-        """TensorFlow has been imported."""
+        """Called when TensorFlow has been imported."""
         with self._lock:
             self._start(tf)
 
     def on_keras(self, keras: Any) -> None:
-        """A Keras has been imported, whichever: `keras` or `tf_keras`."""
+        """Called when a Keras has been imported: `keras` or `tf_keras`."""
         with self._lock:
             if keras.__name__ in self._kerases:
                 return
@@ -107,7 +107,7 @@ class Observation:
 
 
 def observation(environ: Mapping[str, str]) -> Optional[Observation]:
-    """The observation that the environment asks for; None where it asks for none."""
+    """Return the observation that the environment requests; None if it requests none."""
     settings = from_environment(environ)
     if settings is None:
         return None
@@ -117,11 +117,11 @@ def observation(environ: Mapping[str, str]) -> Optional[Observation]:
 
 
 def install_now(settings: Settings) -> None:
-    """Observe this process from here on, TensorFlow and Keras imported before or not.
+    """Observe this process from now on, whether or not TensorFlow and Keras are imported already.
 
-    For a process forked from one that has imported the frameworks and trained and traced nothing; it reads
-    arguments, environment and files of this process. Call it once, in the process that trains, after
-    fork. Never raises: what failed is in status.json of `settings.directory`, under not_compared.
+    For a process forked from one that has imported the frameworks but trained and traced nothing; it reads
+    arguments, environment and files of this process. Call it once, in the process that trains, after the
+    fork. Never raises: failures are in status.json of `settings.directory`, under not_compared.
     """
     found = Observation(settings)
     found.listen()

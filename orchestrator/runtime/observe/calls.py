@@ -1,4 +1,4 @@
-"""Hear what a function is given before it is called, and change nothing of it."""
+"""Observe the arguments of a function before it is called, without changing them."""
 
 from __future__ import annotations
 
@@ -25,7 +25,7 @@ def before(
     static: bool = False,
     unless: Optional[Callable[[Any, Any], bool]] = None,
 ) -> None:
-    """Have `hear` see the argument at `place`, or called `name`, before each call."""
+    """Let `hear` see the argument at `place`, or named `name`, before each call."""
     original = getattr(owner, method)
 
     @functools.wraps(original)

@@ -25,14 +25,14 @@ Entry = Tuple[Label, Any]
 
 
 class Turn(NamedTuple):
-    """A step that is complete in a graph: what it showed, and the variables that it changed."""
+    """A step that is complete in a graph: the values that it offered, and the variables that it changed."""
 
     entries: List[Entry]
     updates: List[Entry]
 
 
 class Unset(NamedTuple):
-    """A variable that its graph has yet to give its first value. `weight`: it belongs to a model."""
+    """A variable that its graph has not initialised yet. `weight`: it belongs to a model."""
 
     label: Label
     name: str
@@ -41,7 +41,7 @@ class Unset(NamedTuple):
 
 
 class Channel:
-    """The way from TensorFlow values to a Recorder. One for a process, shared by its threads."""
+    """Pass TensorFlow values to a Recorder. There is one for a process, shared by its threads."""
 
     def __init__(self, tf: Any, recorder: Recorder, imposed: Override) -> None:
         self.tf = tf
@@ -60,12 +60,12 @@ class Channel:
     # ------------------------------------------------------------ offering values
 
     def offer(self, stage: str, name: str, values: Iterable[Any]) -> None:
-        """Show values, in order: name, or name/0, name/1, … where there are several."""
+        """Record values, in order: as name, or name/0, name/1, … if there are several."""
         flat = [part for value in values for part in self._parts(value)]
         self.offer_named(stage, [(f"{name}/{i}" if len(flat) > 1 else name, v) for i, v in enumerate(flat)])
 
     def offer_named(self, stage: str, named: Iterable[Tuple[str, Any]]) -> None:
-        """Show (name, tensor) pairs."""
+        """Record (name, tensor) pairs."""
         entries = [(Label(stage, name, next(self._order)), value) for name, value in named]
         if not entries:
             return
@@ -75,8 +75,9 @@ class Channel:
             self._pending.setdefault(self.graph(), []).extend(entries)
 
     def offer_data(self, named: List[Tuple[str, Any]]) -> None:
-        """Show what a train_step is given. In a graph, what was shown as an element that was fetched is not
-        shown twice: fit of tf-keras 2 fetches so, fit of Keras 3 does not."""
+        """Record the data of a train_step. In a graph, data that were recorded as a fetched element are not
+        recorded twice: fit of tf-keras 2 fetches so, fit of Keras 3 does not.
+        """
         pending = None if self.tf.executing_eagerly() else self._pending.get(self.graph())
         if pending:
             given = {id(value) for _, value in named}
@@ -95,9 +96,9 @@ class Channel:
         self.recorder.observe([label for label, _ in wanted], arrays)
 
     def commit(self, variables: List[Tuple[str, Any]], slots: Iterable[Any] = ()) -> None:
-        """The step is complete now that `variables` (name, variable) hold their new values: show them.
+        """Complete the step now that `variables` (name, variable) have their new values, and record these.
 
-        `slots` are those among them that belong to an optimizer, which light steps leave out. In a graph
+        `slots` are those of them that belong to an optimizer, which fingerprint steps leave out. In a graph
         they are read at its end, see `about_to_update`.
         """
         heavy = {id(variable) for variable in slots}
@@ -114,7 +115,7 @@ class Channel:
             self._turns.setdefault(graph, []).append(Turn(self._pending.pop(graph, []), entries))
 
     def about_to_update(self, variables: Iterable[Any]) -> None:
-        """In a graph: steps whose new values wait to be read are read now if these would overwrite them."""
+        """In a graph: read steps whose new values are still unread, if these would be overwritten now."""
         if self.tf.executing_eagerly() or not self._turns:
             return
         updated = {id(variable) for variable in variables}
@@ -123,11 +124,12 @@ class Channel:
             self._read_turns(last=False)
 
     def graph_ends(self) -> None:
-        """The graph being built is complete: read all that was offered in it, step by step.
+        """Read everything that was offered in the graph that is being built and is complete now, step by
+        step.
 
-        What nothing reads stays unread: reading it might change how the graph computes. Of all that is
-        added, a single operation must run, and the others feed it. Measured: with one for each of two
-        models, the graph optimiser merged the models' common computations in another order.
+        A value that nothing reads stays unread: reading it might change how the graph computes. Of all added
+        operations a single one must run, and the others feed it. Measured: with one for each of two models,
+        the graph optimiser merged the models' common computations in another order.
         """
         if self.tf.executing_eagerly() or not (self._pending or self._turns or self._sent):
             return
@@ -139,9 +141,9 @@ class Channel:
         self.readings.forget()
 
     def initial(self, named: Iterable[Tuple[str, Any]], *, weights: bool = True) -> None:
-        """Show variables' values before their first update; each variable once.
+        """Record variables' values before their first update; each variable once.
 
-        Those made while their function is traced have no value yet, and are shown by `initialised`.
+        Those created while their function is traced have no value yet, and are recorded by `initialised`.
         `weights`: they belong to a model, so that another run's values may be imposed on them first.
         """
         fresh = [(name, v) for name, v in named if not any(v is known for known in self._initial)]
@@ -153,7 +155,7 @@ class Channel:
         self.initialised()
 
     def initialised(self) -> None:
-        """Show the first values of those variables that have one now."""
+        """Record the first values of variables that have one now."""
         if not self._unset:
             return
         with self.tf.init_scope():
@@ -169,7 +171,7 @@ class Channel:
                     self._unset.append(unset)
 
     def close(self) -> None:
-        """Let go of everything that was held for the observed steps."""
+        """Release everything that was held for the observed steps."""
         self._initial, self._unset = [], []
         for kept in (self._pending, self._turns, self._sent, self._committed):
             kept.clear()
@@ -178,12 +180,12 @@ class Channel:
     # ------------------------------------------------------------ where we are
 
     def graph(self) -> Any:
-        """The graph being built by this thread."""
+        """Return the graph that this thread is building."""
         return self.tf.compat.v1.get_default_graph()
 
     @contextlib.contextmanager
     def unrecorded(self) -> Iterator[None]:
-        """No gradient tape sees what happens inside."""
+        """Hide the block from gradient tapes."""
         try:
             from tensorflow.python.eager import record
 
@@ -212,7 +214,7 @@ class Channel:
         return True
 
     def compiled(self) -> bool:
-        """Whether the graph being built will be compiled by XLA."""
+        """Whether XLA will compile the graph that is being built."""
         from tensorflow.python.ops import control_flow_util
 
         return bool(control_flow_util.GraphOrParentsInXlaContext(self.graph()))
@@ -220,7 +222,7 @@ class Channel:
     # ------------------------------------------------------------ inside
 
     def _parts(self, value: Any) -> List[Any]:
-        """The dense tensors of a value: sparse and ragged ones and IndexedSlices in their components."""
+        """Return the dense tensors of a value: the components of sparse, ragged and IndexedSlices values."""
         tf = self.tf
         if isinstance(value, tf.IndexedSlices):
             return [value.values, value.indices]
@@ -234,7 +236,7 @@ class Channel:
         ]
 
     def _give_up_unset(self) -> None:
-        """A step is over: what had no value before it is left unread, and said."""
+        """At the end of a step: variables that had no value before it stay unread, and this is reported."""
         lost, self._unset = self._unset, []
         for unset in lost:
             self.recorder.unread(f"initial/{unset.label.name}")
@@ -254,7 +256,7 @@ class Channel:
         return READ if verdict == WAIT and label.stage == "loss" else verdict
 
     def _read_turns(self, *, last: bool) -> None:
-        """Read every step that is complete in this graph, and then, where it is the `last` time, the rest."""
+        """Read every step that is complete in this graph, and if this is the `last` time, the rest."""
         graph = self.graph()
         turns = self._turns.pop(graph, [])
         waiting: List[Entry] = []
@@ -275,7 +277,7 @@ class Channel:
             self._pending[graph] = waiting
 
     def _read(self, entries: List[Entry], *, last: bool) -> List[Entry]:
-        """Read what can be read; those that nothing reads yet."""
+        """Read what can be read; returns values that nothing reads yet."""
         verdicts = [(self._judge(entry), entry) for entry in entries]
         read = [entry for verdict, entry in verdicts if verdict == READ]
         for label in [e[0] for v, e in verdicts if v == LEAVE or (v == WAIT and last)]:
@@ -290,7 +292,7 @@ class Channel:
         return [entry for verdict, entry in verdicts if verdict == WAIT and not last]
 
     def _read_around(self, graph: Any) -> None:
-        """A step ends in this graph: what it showed in the graphs around it is read before."""
+        """At the end of a step in this graph: first read what it offered in the graphs around it."""
         around = getattr(graph, "outer_graph", None)
         if around is None or not getattr(around, "building_function", False):
             return
@@ -302,7 +304,9 @@ class Channel:
                 self._pending[around] = waiting
 
     def _sent_so_far(self) -> List[Any]:
-        """Results of the reading operations in this graph and those around it: the commit waits for them."""
+        """Return results of the reading operations in this graph and those around it: the commit waits for
+        them.
+        """
         found: List[Any] = []
         graph = self.graph()
         while graph is not None:
@@ -326,26 +330,28 @@ class Channel:
 
 
 def raw_variable(variable: Any) -> Any:
-    """The framework's variable behind a Keras one, out of reach of autocasting."""
+    """Return the framework's variable behind a Keras one, which bypasses autocasting."""
     return getattr(variable, "_value", None) if hasattr(variable, "_value") else variable
 
 
 def has_value(variable: Any) -> bool:
-    """Whether the variable was given its first value, asked eagerly. To read it before yields an empty array,
-    or an error."""
+    """Whether the variable is initialised, asked eagerly. Reading it earlier yields an empty array or an
+    error.
+    """
     raw = raw_variable(variable)
     asked = getattr(raw, "is_initialized", None)
     return raw is not None and (asked is None or bool(asked()))
 
 
 def read_value(variable: Any) -> Any:
-    """The variable's value now, as a tensor of the graph or the eager context."""
+    """Return the variable's value now, as a tensor of the graph or the eager context."""
     return raw_variable(variable).read_value()
 
 
 def as_array(value: Any) -> Any:
-    """A tensor's, a variable's or an array's content as a numpy array: without a copy where it lies in the
-    host's memory, so it is to be read before the program goes on."""
+    """Return the content of a tensor, variable or array as a numpy array, without a copy if it is in the
+    host's memory: read it before the program continues.
+    """
     import numpy as np
 
     raw = raw_variable(value) if hasattr(value, "assign") else value
@@ -353,13 +359,13 @@ def as_array(value: Any) -> Any:
 
 
 def name_of(variable: Any) -> str:
-    """A name that is the same in every process: the variable's path, or its name without ":0"."""
+    """Return a name that is the same in every process: the variable's path, or its name without ":0"."""
     path = getattr(variable, "path", None) or getattr(variable, "name", None) or type(variable).__name__
     return str(path).split(":")[0]
 
 
 def named(variables: Iterable[Any]) -> List[Tuple[str, Any]]:
-    """(name, variable) pairs, each variable once; alike names get #2, #3, …"""
+    """Return (name, variable) pairs, each variable once; equal names get #2, #3, …"""
     result: List[Tuple[str, Any]] = []
     counts: Dict[str, int] = {}
     for variable in variables:

@@ -1,4 +1,4 @@
-"""An array as facts that two machines can compare. numpy is the observed process's own."""
+"""Describe an array by facts that two machines can compare. numpy is that of the observed process."""
 
 from __future__ import annotations
 
@@ -12,9 +12,9 @@ _WRAP = 1 << 256
 
 
 def raw_bytes(array: Any) -> Any:
-    """The array's content, in C order, as something hashlib and files take.
+    """Return the array's content, in C order, in a form that hashlib and files accept.
 
-    Strings (object arrays) become length-prefixed bytes, so that ("ab", "c") is not ("a", "bc").
+    Strings (object arrays) become length-prefixed bytes, so that ("ab", "c") differs from ("a", "bc").
     """
     import numpy as np
 
@@ -26,7 +26,7 @@ def raw_bytes(array: Any) -> Any:
 
 
 def describe(array: Any) -> Dict[str, Any]:
-    """dtype, shape, elements, sha256 of the content, and the L2 norm (None for strings)."""
+    """Return dtype, shape, elements, sha256 of the content, and the L2 norm (None for strings)."""
     return {
         "dtype": "string" if array.dtype.hasobject else str(array.dtype.name),
         "shape": [int(size) for size in array.shape],
@@ -37,7 +37,7 @@ def describe(array: Any) -> Dict[str, Any]:
 
 
 def norm(array: Any) -> Any:
-    """The L2 norm in float64; None for strings, and where it is not a finite number."""
+    """Return the L2 norm in float64; None for strings, and if it is not finite."""
     import numpy as np
 
     if array.dtype.hasobject or array.dtype.kind in "SU":
@@ -49,13 +49,13 @@ def norm(array: Any) -> Any:
 
 
 def sample(array: Any) -> Tuple[int, Any]:
-    """Every stride-th element of the flattened array, at most SAMPLE of them, and the stride."""
+    """Return every stride-th element of the flattened array, at most SAMPLE of them, and the stride."""
     stride = max(1, -(-int(array.size) // SAMPLE))
     return stride, array.reshape(-1)[::stride].copy()
 
 
 def storable(array: Any) -> Any:
-    """The array as its bits in a dtype that every .npy reader knows (bfloat16 and float8 as integers)."""
+    """Return the array's bits in a dtype that every .npy reader knows (bfloat16 and float8 as integers)."""
     import numpy as np
 
     if array.dtype.hasobject:
@@ -66,10 +66,10 @@ def storable(array: Any) -> Any:
 
 
 def records(arrays: Sequence[Any]) -> Dict[str, Any]:
-    """The records of one batch (rows of all arrays together): in order, and as a multiset.
+    """Return digests of the records of one batch (rows of all arrays together): in order, and as a multiset.
 
-    `rows` lists the first 16 hex digits of each record's digest, for the first MAX_ROWS records.
-    Empty where the arrays have no common leading dimension.
+    `rows` lists the first 16 hex digits of each record's digest, for the first MAX_ROWS records. Empty if the
+    arrays have no common leading dimension.
     """
     if not arrays or any(array.ndim == 0 for array in arrays):
         return {}
@@ -94,7 +94,7 @@ def _row(arrays: Sequence[Any], index: int) -> bytes:
 
 
 def flatten(structure: Any) -> List[Tuple[str, Any]]:
-    """(path, leaf) of nested dicts, lists and tuples, dict keys sorted; a leaf alone has path ""."""
+    """Yield (path, leaf) of nested dicts, lists and tuples, dict keys sorted; a single leaf has path ""."""
     if isinstance(structure, dict):
         children = [(str(key), structure[key]) for key in sorted(structure, key=str)]
     elif isinstance(structure, (list, tuple)):

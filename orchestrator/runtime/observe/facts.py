@@ -49,7 +49,7 @@ MOST_DATASETS = 8
 
 
 class Facts:
-    """Gathers facts during a run; `gather()` reads the rest when the first step is complete."""
+    """Collect facts during a run; `gather()` reads the rest when the first step is complete."""
 
     def __init__(self, tf: Any, files: Files) -> None:
         self._tf = tf  # None where Keras is on another backend
@@ -66,11 +66,11 @@ class Facts:
         self._early = set(acting(os.environ))
 
     def set_keras(self, keras: Any) -> None:
-        """The Keras that the script uses."""
+        """Note the Keras that the script uses."""
         self._keras = keras
 
     def add_model(self, model: Any) -> None:
-        """How a compiled model runs its steps."""
+        """Note how a compiled model runs its steps."""
         entry = {
             "name": str(model.name),
             "jit_compile": bool(getattr(model, "jit_compile", False)),  # tf-keras 2 leaves it None
@@ -82,13 +82,13 @@ class Facts:
             self._compiled.append({"name": str(model.name), **_compiled(model)})
 
     def add_loss(self, loss: Any) -> None:
-        """A loss object that the program calls itself."""
+        """Note a loss object that the program calls itself."""
         entry = described(loss)
         if entry not in self._losses and len(self._losses) < MOST_DATASETS:
             self._losses.append(entry)
 
     def add_dataset(self, dataset: Any) -> None:
-        """The options of a dataset that is iterated."""
+        """Note the options of a dataset that is iterated."""
         if len(self._datasets) < MOST_DATASETS:
             options = dataset.options()
             self._datasets.append(
@@ -102,15 +102,16 @@ class Facts:
             )
 
     def add_optimizer(self, optimizer: Any) -> None:
-        """An optimizer's settings."""
+        """Note an optimizer's settings."""
         if id(optimizer) not in self._optimizers:
             with self._outside_graphs():  # a learning rate is a number, also while a graph is built
                 config = _reading(optimizer.get_config)
             self._optimizers[id(optimizer)] = {"class": type(optimizer).__name__, "config": config}
 
     def before_first_step(self) -> None:
-        """Read what a step moves, random states, and what Keras keeps for each thread apart. The first call
-        counts; it comes from the thread that trains, `gather` from one of TensorFlow's."""
+        """Read what a step changes, random states, and what Keras stores for each thread. The first call
+        counts; it comes from the thread that trains, `gather` from one of TensorFlow's.
+        """
         if self._rng is None:
             with self._outside_graphs():  # states are read as numbers, also while a graph is built
                 self._rng = rng.states()
@@ -124,7 +125,7 @@ class Facts:
         return contextlib.nullcontext() if self._tf is None else self._tf.init_scope()
 
     def gather(self) -> Dict[str, Any]:
-        """Everything, as JSON values; a fact that cannot be read is null."""
+        """Return everything as JSON values; a fact that cannot be read is null."""
         variables, modules = acting(os.environ), project_modules()
         return {
             **surroundings(),
@@ -189,7 +190,7 @@ class Facts:
 
 
 def plain(value: Any) -> Any:
-    """A JSON value that is the same in every process: objects become the name of their class."""
+    """Return a JSON value that is the same in every process: objects become the name of their class."""
     if value is None or isinstance(value, (bool, int, float, str)):
         return value
     if isinstance(value, dict):
@@ -204,7 +205,7 @@ def plain(value: Any) -> Any:
 
 
 def described(thing: Any) -> Any:
-    """A loss, a metric, or several of them: strings as they are, objects by class and configuration."""
+    """Describe losses or metrics: strings unchanged, objects by class and configuration."""
     if isinstance(thing, Mapping):
         return {str(key): described(item) for key, item in thing.items()}
     if isinstance(thing, (list, tuple)):
@@ -217,7 +218,7 @@ def described(thing: Any) -> Any:
 
 
 def _compiled(model: Any) -> Dict[str, Any]:
-    """What compile() was given, as Keras 3 and tf-keras 2 keep it."""
+    """Return the arguments of compile(), as Keras 3 and tf-keras 2 store them."""
     given = getattr(model, "_compile_config", None)
     config = getattr(given, "config", given) or {}
     if not isinstance(config, Mapping):

@@ -1,9 +1,9 @@
 """Which data files a program opens: their order, sizes and hashes; and which folders it lists.
 
-Standard library only. Three ways lead here. Python's own opening is heard by an audit hook, from the
-interpreter's start. What TensorFlow's C++ or another library of C reads is heard where the program names it
-to a dataset or a reader (see inputs, native), and otherwise found among the open files of the process when a
-step is complete.
+Standard library only. There are three sources. An audit hook, from the interpreter's start, sees what Python
+opens. Files that TensorFlow's C++ or another C library reads are noted where the program names them to a
+dataset or a reader (see inputs, native), and otherwise found among the open files of the process when a step
+is complete.
 """
 
 # ruff: noqa: PTH100, PTH113, PTH115, PTH116, PTH120, PTH208
@@ -66,17 +66,17 @@ class Files:
         is listed is "listed"."""
 
     def listen(self) -> None:
-        """Hear of every file that Python opens. A hook of the interpreter cannot be taken back: it sleeps."""
+        """Note every file that Python opens. An audit hook cannot be removed; `close` disables it."""
         sys.addaudithook(self._audit)
 
     def close(self) -> None:
-        """Hear no more."""
+        """Stop noting files."""
         self._open = False
 
     def named(self, paths: Iterable[Any], way: str = "named") -> None:
-        """The program named these files to something that reads them; what is no file is left out.
+        """Note files that the program named to a reader; a name that is no file is skipped.
 
-        After MOST_MISSES names that are none, the rest is taken for text.
+        After MOST_MISSES such names, the rest is taken for text.
         """
         misses = 0
         for path in paths:
@@ -89,7 +89,7 @@ class Files:
                 return
 
     def listed(self, folder: Any) -> None:
-        """The program asked for the names in this folder."""
+        """Note a folder whose entries the program listed."""
         if folder is None or isinstance(folder, (str, bytes)) or hasattr(folder, "__fspath__"):
             path = os.path.abspath(os.fsdecode(folder or "."))
             ours = path.startswith((self._ours, "/proc", "/sys")) or of_environment(path + os.sep)
@@ -99,11 +99,11 @@ class Files:
                     self.tell(path, "listed")
 
     def made(self, paths: Iterable[Any]) -> None:
-        """The program is about to write these."""
+        """Note files that the program is about to write."""
         self._written.update(os.path.abspath(os.fsdecode(path)) for path in paths)
 
     def look(self) -> None:
-        """Add the regular files that are open for reading now, whoever opened them."""
+        """Add the regular files that are open for reading now, by any opener."""
         try:
             numbers = [name for name in os.listdir("/proc/self/fd") if int(name) > 2]
             self.named(sorted(filter(None, map(_read_only, numbers))), "descriptor")
@@ -126,7 +126,9 @@ class Files:
             self._busy.now = False
 
     def seen(self) -> Dict[str, Any]:
-        """As `gather`, unhashed: of each file path, way and made. `written`: paths opened for writing."""
+        """Like `gather`, without hashes: path, way and made of each file. `written`: paths opened for
+        writing.
+        """
         self._busy.now = True
         try:
             known = roots()
@@ -174,7 +176,9 @@ class Files:
             self._add(path, "python")
 
     def _heard_in_place(self, path: str) -> None:
-        """A file that may be changed where it lies: np.memmap and SQLite open so what they only read, too."""
+        """Note a file that may be changed in place: np.memmap and SQLite open files so even if they only
+        read.
+        """
         try:
             found = os.stat(path)
         except OSError:
@@ -183,7 +187,7 @@ class Files:
         self._in_place.setdefault(path, (found.st_size, found.st_mtime_ns))
 
     def _is_made(self, path: str) -> bool:
-        """Whether the program wrote a file before it read any of it, or has changed it where it lies."""
+        """Whether the program wrote a file before it read any of it, or changed it in place."""
         if path in self._written or path not in self._in_place:
             return path in self._written
         try:
@@ -227,7 +231,7 @@ class Files:
         }
 
     def is_data(self, path: str, known: List[Root]) -> bool:
-        """Whether a file that was opened is data: neither code of the project, nor the system's."""
+        """Whether an opened file is data: neither code of the project, nor part of the system."""
         if path.endswith(".py") and not _executed(path, known):
             return False
         return not outside(path, known, made=self._is_made(path)) and os.path.isfile(path)
@@ -243,19 +247,19 @@ class Files:
 
 
 def _kept(path: str, known: List[Root]) -> Dict[str, Any]:
-    """Whether a library keeps the file, or fetched it as data."""
+    """Whether a library stores the file, or downloaded it as data."""
     fetched = fetched_from(path)
     return {"cache": library_cache(path, known), **({"fetched": fetched} if fetched else {})}
 
 
 def _of_sqlite(name: Any) -> Any:
-    """The file of a database, of which SQLite may be given a URI."""
+    """Return the file of a database; SQLite may be given a URI."""
     text = os.fsdecode(name)
     return unquote(text[5:].partition("?")[0]) if text.startswith("file:") else text
 
 
 def _nobody_s(asking: Optional[FrameType]) -> bool:
-    """Whether a listing is not the program's: the import system's, or our own."""
+    """Whether a listing is by the import system or by orch, rather than by the program."""
     while asking is not None and _stands_between(asking):
         asking = asking.f_back
     if asking is None:
@@ -265,7 +269,7 @@ def _nobody_s(asking: Optional[FrameType]) -> bool:
 
 
 def _stands_between(frame: FrameType) -> bool:
-    """Whether a function lists for another: Python's pathlib and glob, our imposed order."""
+    """Whether a function lists on behalf of another: Python's pathlib and glob, or orch's imposed order."""
     name = str(frame.f_globals.get("__name__", ""))
     return name.partition(".")[0] in _BETWEEN or (_is_ours(frame) and name.endswith(".listing"))
 
@@ -275,8 +279,9 @@ def _is_ours(frame: FrameType) -> bool:
 
 
 def _executed(path: str, known: List[Root]) -> bool:
-    """Whether a file of code in the project is no module, so that the program itself opened it: a
-    configuration that is read and executed."""
+    """Whether a code file in the project is not a module, so that the program itself opened it: a
+    configuration that is read and executed.
+    """
     if not any(not name and path.startswith(folder + os.sep) for name, folder in known):
         return False
     modules = (getattr(module, "__file__", None) for module in list(sys.modules.values()))
@@ -284,7 +289,7 @@ def _executed(path: str, known: List[Root]) -> bool:
 
 
 def _read_only(number: str) -> str:
-    """The path of an open descriptor that cannot write; "" for all others."""
+    """Return the path of an open descriptor that cannot write; "" for all others."""
     try:
         with open(f"/proc/self/fdinfo/{number}", encoding="ascii") as lines:
             flags = next(int(line.split()[1], 8) for line in lines if line.startswith("flags:"))
@@ -295,7 +300,7 @@ def _read_only(number: str) -> str:
 
 
 def digest(path: str, size: int) -> Optional[str]:
-    """sha256 of a file, or of its two ends where it is large; None where it cannot be read."""
+    """Return the sha256 of a file, or of its two ends if it is large; None if it cannot be read."""
     hasher = hashlib.sha256()
     try:
         with open(path, "rb") as file:

@@ -1,10 +1,10 @@
-"""Which tensors of a graph can be read without changing what the graph computes.
+"""Decide which tensors of a graph can be read without changing what the graph computes.
 
-TensorFlow's graph optimiser merges an operation into its reader when that reader is the only one:
-matmul + bias + relu become one kernel, chains of additions and multiplications are re-associated. The
-merged form may round differently. Reading such a tensor would give it a second reader, hence other
-numbers, so it is left unread. Measured: reading every layer's output changed the final weights of
-residual networks, and reading batch normalisation's scale gradient changed SGD's.
+TensorFlow's graph optimiser merges an operation into its reader when that reader is the only one: matmul +
+bias + relu become one kernel, chains of additions and multiplications are re-associated. The merged form may
+round differently. Reading such a tensor would give it a second reader, hence other numbers, so it is left
+unread. Measured: reading every layer's output changed the final weights of residual networks, and reading
+batch normalisation's scale gradient changed SGD's.
 """
 
 from __future__ import annotations
@@ -47,10 +47,10 @@ READ, LEAVE, WAIT = "read", "leave", "wait"
 
 
 def judge(tensor: Any, *, contractions: bool) -> str:
-    """Whether `tensor` (symbolic) can be read: READ; LEAVE, it may be merged into its only reader; or
-    WAIT, nothing reads it yet, so that nobody knows.
+    """Return whether `tensor` (symbolic) can be read: READ; LEAVE, it may be merged into its only reader; or
+    WAIT, nothing reads it yet, so this is unknown.
 
-    `contractions`: matrix products and convolutions count as mergeable, too.
+    `contractions`: matrix products and convolutions count as mergeable too.
     """
     origin = _origin(tensor)
     if origin.op.type not in (ARITHMETIC | CONTRACTION if contractions else ARITHMETIC):
@@ -62,14 +62,14 @@ def judge(tensor: Any, *, contractions: bool) -> str:
 
 
 def _origin(tensor: Any) -> Any:
-    """The tensor behind operations that only hand it on."""
+    """Return the tensor behind operations that only pass it on."""
     while tensor.op.type in PASSING:
         tensor = tensor.op.inputs[tensor.value_index]
     return tensor
 
 
 def _readers(tensor: Any) -> List[str]:
-    """Types of the operations that read the tensor's values, once for each reader."""
+    """Return types of the operations that read the tensor's values, once for each reader."""
     found: List[str] = []
     for reader in {operation.name: operation for operation in tensor.consumers()}.values():
         if reader.type in PASSING:

@@ -1,7 +1,7 @@
-"""The places in TensorFlow and Keras where a training step shows itself. Keras 3 and tf-keras 2 alike.
+"""The places in TensorFlow and Keras where a training step can be observed, for Keras 3 and tf-keras 2.
 
-Hooks are installed on classes, once, before the first function is traced; after the last observed step
-each is one test. A fault in a hook ends observation, never the job.
+Hooks are installed on classes, once, before the first function is traced; after the last observed step each
+costs one test. An error in a hook ends observation, never the job.
 """
 
 from __future__ import annotations
@@ -28,7 +28,7 @@ from .kerases import (
 
 
 class Hooks:
-    """Watches gradient tapes and iterators of TensorFlow, and layers, losses and optimizers of Keras."""
+    """Observe gradient tapes and iterators of TensorFlow, and layers, losses and optimizers of Keras."""
 
     def __init__(self, channel: Channel, facts: Facts, files: Files) -> None:
         self.channel = channel
@@ -44,7 +44,7 @@ class Hooks:
     # ------------------------------------------------------------ installing
 
     def on_tensorflow(self, tf: Any) -> None:
-        """Watch gradient tapes and eager iteration over datasets."""
+        """Observe gradient tapes and eager iteration over datasets."""
         self._wrap(tf.GradientTape, "__enter__", self._tape_enter)
         self._wrap(tf.GradientTape, "__exit__", self._tape_exit)
         self._wrap(tf.GradientTape, "gradient", self._gradient)

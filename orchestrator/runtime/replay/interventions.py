@@ -131,7 +131,7 @@ class ActiveIntervention:
             numpy.random.default_rng = _seeded(numpy.random.default_rng, heard)
 
     def on_tensorflow(self, tf: Any) -> None:
-        """Seeds, threads, determinism and precision of TensorFlow; what it writes is guarded."""
+        """Impose seeds, threads, determinism and precision of TensorFlow; guard what it writes."""
         plan = self._plan
         watch_tensorflow()
         if "seed" in plan:
@@ -154,7 +154,7 @@ class ActiveIntervention:
             listing.on_tensorflow(tf, plan.get("listing"), plan.get("mirror") or [])
 
     def on_keras(self, keras: Any) -> None:
-        """Seeds, policy and compilation of one Keras; what h5py writes for it is guarded."""
+        """Impose seeds, policy and compilation of one Keras; guard what h5py writes for it."""
         plan = self._plan
         watch_hdf5()
         if "seed" in plan:
@@ -217,12 +217,12 @@ class _Reseeding:
 
 
 def _reseeding(*args: Any, **kwargs: Any) -> Any:
-    """The code of a function whose module holds what stands for it."""
+    """The code that replaces that of a seeding function, whose module then has `_orch_reseeding`."""
     return _orch_reseeding(*args, **kwargs)  # type: ignore[name-defined]  # noqa: F821
 
 
 def _unheard(*_args: Any, **_kwargs: Any) -> None:
-    """Stands for a setting that the plan has decided already."""
+    """Ignore a call of a setter, because the plan has decided the setting."""
 
 
 def _policy_setters(keras: Any) -> Iterator[Tuple[Any, str]]:
@@ -244,7 +244,7 @@ def _compile_with(keras: Any, options: Dict[str, Any]) -> None:
 
 
 class _Heard:
-    """Writes down which line of the program made a generator without a seed."""
+    """Record which line of the program created a generator without a seed."""
 
     def __init__(self, path: Optional[str]) -> None:
         self._file = os.open(path, os.O_WRONLY | os.O_CREAT | os.O_APPEND, 0o600) if path else None
@@ -259,7 +259,9 @@ class _Heard:
 
 
 def _frozen(frame: Any) -> bool:
-    """Of the interpreter itself (runpy, importlib), or of this package, which started the program."""
+    """Whether a frame belongs to the interpreter (runpy, importlib) or to this package, which started the
+    program.
+    """
     name = frame.f_code.co_filename
     return bool(name.startswith(("<", _LIBRARY, _OURS)))
 
@@ -269,7 +271,7 @@ _OURS = os.path.dirname(os.path.dirname(os.path.abspath(__file__))) + os.sep
 
 
 def _seed_unseeded(generator: Any, heard: Callable[[str], None]) -> None:
-    """random.Random() without a seed counts up from 1 instead of asking the system."""
+    """Let random.Random() without a seed count up from 1 instead of asking the system."""
     original, made = generator.seed, [0]
 
     @functools.wraps(original)
@@ -283,7 +285,7 @@ def _seed_unseeded(generator: Any, heard: Callable[[str], None]) -> None:
 
 
 def _seeded(original: Callable[..., Any], heard: Callable[[str], None]) -> Callable[..., Any]:
-    """A maker of generators that gives one without a seed its number, so that no two are the same."""
+    """Wrap a constructor of generators so that each one without a seed gets another fixed number."""
     made = [0]
 
     @functools.wraps(original)

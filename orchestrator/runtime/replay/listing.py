@@ -1,4 +1,4 @@
-"""Folders that list their entries in an order that is imposed, in Python and in tf.io.gfile.
+"""Impose an order on the entries of folders, in Python and in tf.io.gfile.
 
 A copied folder lists what it links to as the original does: a folder as a folder, so that os.walk and rglob
 enter it.
@@ -25,7 +25,7 @@ _LINKS_AS_FILES = getattr(os, "_walk_symlinks_as_files", object())
 
 
 def install(wish: Wish, mirror: Mirror) -> None:
-    """os.listdir and os.scandir, and with them glob, pathlib and os.walk, list in the order wished for."""
+    """Let os.listdir and os.scandir, and with them glob, pathlib and os.walk, list in the requested order."""
     order = _order(wish, mirror)
 
     def listdir(path: Any = ".") -> List[Any]:
@@ -45,7 +45,7 @@ def install(wish: Wish, mirror: Mirror) -> None:
 
 
 def _replace_kept(listdir: Any, scandir: Any) -> None:
-    """Replace what pathlib (Python 3.9, 3.10) and glob (3.13) keep of these functions in their classes."""
+    """Replace what pathlib (Python 3.9, 3.10) and glob (3.13) store of these functions in their classes."""
     for kind in (getattr(pathlib, "_NormalAccessor", None), *vars(glob).values()):
         if not isinstance(kind, type):
             continue
@@ -55,7 +55,7 @@ def _replace_kept(listdir: Any, scandir: Any) -> None:
 
 
 def _walk(mirror: Mirror) -> Callable[..., Iterator[Tuple[Any, List[Any], List[Any]]]]:
-    """os.walk for which the links of a copy are the folders that they stand for."""
+    """Replace os.walk by one for which the links of a copy are the folders that they stand for."""
 
     def walk(
         top: Any, topdown: bool = True, onerror: Any = None, followlinks: bool = False
@@ -93,7 +93,7 @@ def _is_folder(entry: Any, follow: bool) -> bool:
 
 
 def on_tensorflow(tf: Any, wish: Wish, mirror: Mirror) -> None:
-    """The same for tf.io.gfile.listdir and glob."""
+    """Do the same for tf.io.gfile.listdir and glob."""
     order = _order(wish, mirror)
     list_, glob = tf.io.gfile.listdir, tf.io.gfile.glob
 
@@ -149,7 +149,7 @@ def _as_in_the_original(path: Any, mirror: Mirror) -> Dict[str, int]:
 
 
 def _links_of_copies(path: Any, mirror: Mirror) -> Callable[[Any], bool]:
-    """Whether a link in a folder, by its name, was made for a copy: the original has no link there."""
+    """Whether a link in a folder, by its name, was created for a copy: the original has no link there."""
     if not mirror or not _is_place(path):
         return lambda _name: False
     place = os.path.realpath(os.fsdecode(path))
@@ -161,7 +161,7 @@ def _links_of_copies(path: Any, mirror: Mirror) -> Callable[[Any], bool]:
 
 
 class _Entry:
-    """An entry of os.scandir for a link of a copy: it is what it leads to."""
+    """An entry of os.scandir for a link of a copy: it behaves like its target."""
 
     def __init__(self, link: Any) -> None:
         self._link = link
@@ -192,7 +192,7 @@ class _Entry:
 
 
 class _Scan:
-    """What os.scandir gives, in another order, with the links of a copy as what they stand for."""
+    """The result of os.scandir in another order, with the links of a copy as their targets."""
 
     def __init__(self, entries: Any, key: Key, stands_for: Callable[[Any], bool]) -> None:
         self._entries = entries

@@ -1,6 +1,6 @@
-"""Mounts that one process alone sees: a folder seems to lie elsewhere, and nothing changes for others.
+"""Mounts that only one process sees: a folder appears elsewhere, and nothing changes for others.
 
-Linux 5.2 or later. As root, or where the system lets anybody have user namespaces; otherwise Refused.
+Linux 5.2 or later, as root, or if the system allows user namespaces for everybody; otherwise Refused.
 """
 
 from __future__ import annotations
@@ -26,14 +26,14 @@ _HERE = -100
 
 
 class Refused(Exception):
-    """The system lets this process have no mounts of its own. Holds the reason."""
+    """The system allows this process no mounts of its own. Contains the reason."""
 
 
 def mount_all(pairs: Sequence[Sequence[str]]) -> None:
-    """Each [source, target] of folders: from here on, for this process and its children, target shows source.
+    """Mount each [source, target] of folders, for this process and its children: target shows source.
 
-    Sources mean what they are before the first mount; targets are mounted in order. The process must have
-    one thread only. Raises Refused.
+    Sources are resolved before the first mount; targets are mounted in order. The process must have only one
+    thread. Raises Refused.
     """
     try:
         _own_namespace()
@@ -45,7 +45,7 @@ def mount_all(pairs: Sequence[Sequence[str]]) -> None:
 
 
 def _own_namespace() -> None:
-    """Mounts of our own; where only a user namespace may have them, one in which we are who we are."""
+    """Create a mount namespace; if needed inside a user namespace that keeps this user's id."""
     user, group = os.geteuid(), os.getegid()
     try:
         _call("unshare", _NEW_MOUNTS)
@@ -62,7 +62,9 @@ def _own_namespace() -> None:
 
 
 def _cloned(folder: str) -> int:
-    """A descriptor of what is now seen below a folder, other mounts included, not mounted anywhere."""
+    """Return a descriptor of what is now visible below a folder, including other mounts, not mounted
+    anywhere.
+    """
     flags = _CLONE | _CLOSE_ON_EXEC | _WITH_SUBMOUNTS
     return _call("syscall", _OPEN_TREE, _HERE, os.fsencode(folder), ctypes.c_uint(flags), path=folder)
 

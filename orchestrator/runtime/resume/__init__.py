@@ -1,1 +1,1 @@
-"""See checkpoints appear in a training, kill it after one, and put state back where it was resumed."""
+"""Observe checkpoints of a training, kill it after one, and restore state when it is resumed."""

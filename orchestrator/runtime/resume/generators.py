@@ -1,4 +1,4 @@
-"""The random generators of Python and NumPy in this process: where they stand, and put back there."""
+"""The states of the random generators of Python and NumPy in this process: saved and restored."""
 
 from __future__ import annotations
 
@@ -19,7 +19,7 @@ _MOST_INSTANCES = 10_000
 
 
 def watch_python() -> None:
-    """Remember the objects of random.Random that are made from here on."""
+    """Remember the random.Random objects that are created from now on."""
     original = random.Random.__init__
 
     def __init__(self: random.Random, x: Any = None) -> None:
@@ -31,7 +31,7 @@ def watch_python() -> None:
 
 
 def watch() -> None:
-    """Remember the generators that numpy.random.default_rng makes from here on."""
+    """Remember the generators that numpy.random.default_rng creates from now on."""
     numpy: Any = sys.modules.get("numpy")
     original = getattr(getattr(numpy, "random", None), "default_rng", None)
     if original is None or getattr(original, "_orch_resume", False):
@@ -47,7 +47,7 @@ def watch() -> None:
 
 
 def keep(path: Path) -> None:
-    """Write where they stand to `path`. It is read by `put_back` in a repeated run of the same job alone."""
+    """Write their states to `path`. Only `put_back`, in a repeated run of the same job, reads it."""
     numpy: Any = sys.modules.get("numpy")
     states = {
         "python": random.getstate(),
@@ -59,12 +59,12 @@ def keep(path: Path) -> None:
 
 
 def _state(instance: Optional[random.Random]) -> Any:
-    """None for one that is gone, or that has no state, as the system's own."""
+    """Return the state; None for a generator that is gone, or that has none, such as the system's."""
     return None if instance is None or isinstance(instance, random.SystemRandom) else instance.getstate()
 
 
 def put_back(path: Path, which: str) -> None:
-    """Let `which` of them stand where they stood: python, numpy, made or instances."""
+    """Restore the states of `which` of them: python, numpy, made or instances."""
     states = pickle.loads(path.read_bytes())  # written by `keep` on this computer, a moment ago
     numpy: Any = sys.modules.get("numpy")
     if which == "python":

@@ -1,4 +1,4 @@
-"""Which files of a job are checkpoints: those that `--checkpoints` names, else those called like one."""
+"""Which files of a job are checkpoints: those that `--checkpoints` names, else those with a typical name."""
 
 # Paths are compared as text: this runs within every step of a training.
 # ruff: noqa: PTH116, PTH118
@@ -32,12 +32,14 @@ def is_checkpoint(name: str, folders: Sequence[str]) -> bool:
 
 
 def cycle_of(name: str) -> str:
-    """One name for the files that a job writes in turn: `ckpt-3.npz` and `ckpt-4.npz` are `ckpt-#.npz`."""
+    """Return one name for the files that a job writes in turn: `ckpt-3.npz` and `ckpt-4.npz` are
+    `ckpt-#.npz`.
+    """
     return re.sub(r"\d+", "#", name)
 
 
 def files_of(root: str, folders: Sequence[str]) -> Dict[str, State]:
-    """The checkpoint files below `root`, as they are now."""
+    """Return the checkpoint files below `root`, as they are now."""
     return dict(_found(root, folders))
 
 

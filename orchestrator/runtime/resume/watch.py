@@ -37,7 +37,7 @@ _ABSENT = object()
 
 
 class Watch:
-    """One process. Hooks that fail leave a fact out; they never end the job."""
+    """Watch one process. A hook that fails leaves a fact out; it never ends the job."""
 
     def __init__(self, wish: Mapping[str, Any]) -> None:
         self._root = str(wish["root"])
@@ -57,7 +57,9 @@ class Watch:
     # ------------------------------------------------------------ steps
 
     def on_step(self) -> None:
-        """A step is complete. What changed since the one before it was written between the two, whole."""
+        """Note a complete step. Files that changed since the last one were written completely between the
+        two.
+        """
         if os.getpid() != self._pid:
             return
         now = self._scan()
@@ -85,7 +87,7 @@ class Watch:
     # ------------------------------------------------------------ files that Python opens
 
     def audit(self, event: str, arguments: Any) -> None:
-        """An audit hook: checkpoints that Python itself reads and writes."""
+        """The audit hook: checkpoints that Python itself reads and writes."""
         if event not in ("open", "os.rename") or getattr(self._inside, "busy", False):
             return
         if os.getpid() != self._pid:
@@ -135,10 +137,10 @@ class Watch:
     # ------------------------------------------------------------ Keras
 
     def on_tensorflow(self, _tf: Any) -> None:
-        """Nothing is asked of TensorFlow itself."""
+        """Do nothing: TensorFlow itself is not watched."""
 
     def on_keras(self, keras: Any) -> None:
-        """Note what callbacks hold when an epoch begins."""
+        """Note the state of callbacks when an epoch begins."""
         kind = keras.callbacks.CallbackList
         original = kind.on_epoch_begin
 
@@ -174,7 +176,7 @@ class Watch:
 
 
 def _counts(callback: Any) -> Dict[str, str]:
-    """As text: JSON has no infinity."""
+    """Return a number as text, because JSON has no infinity."""
     found: Dict[str, str] = {}
     for name in _KEPT:
         value: Any = getattr(callback, name, _ABSENT)
@@ -192,7 +194,7 @@ def _writes(mode: Any, flags: Any) -> bool:
 
 
 def install(environ: Mapping[str, str]) -> Optional[Watch]:
-    """Watch this process as ORCH_RESUME asks. It listens for Keras, too."""
+    """Watch this process as ORCH_RESUME requests. It listens for Keras too."""
     wish = json.loads(environ["ORCH_RESUME"])
     watch = Watch(wish)
     Recorder.after_commit.append(watch.on_step)

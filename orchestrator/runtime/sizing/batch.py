@@ -1,6 +1,6 @@
-"""A batch of another size, made of the one that the program itself made: its rows repeated, or fewer of them.
+"""Make a batch of another size from one that the program created: its rows repeated, or fewer of them.
 
-What a step allocates depends on the shapes of its batch, not on its numbers.
+The memory that a step allocates depends on the shapes of its batch, not on its numbers.
 """
 
 from __future__ import annotations
@@ -9,11 +9,11 @@ from typing import Any, Callable, List, Optional, Tuple
 
 
 class NoBatch(Exception):
-    """Why no other batch can be made of what arrived; the text is a sentence."""
+    """The reason why no other batch can be made; the text is a sentence."""
 
 
 def leaves(structure: Any) -> List[Any]:
-    """Arrays and tensors in tuples, lists and dicts, in order; nothing else."""
+    """Return arrays and tensors in tuples, lists and dicts, in order; nothing else."""
     if isinstance(structure, dict):
         return [leaf for item in structure.values() for leaf in leaves(item)]
     if isinstance(structure, (list, tuple)):
@@ -22,7 +22,9 @@ def leaves(structure: Any) -> List[Any]:
 
 
 def rows_of(structure: Any) -> Optional[int]:
-    """How many examples a batch holds: the first dimension of its largest array. None where it has none."""
+    """Return the number of examples in a batch: the first dimension of its largest array. None if it has
+    none.
+    """
     arrays = [leaf for leaf in leaves(structure) if len(leaf.shape) >= 1 and leaf.shape[0]]
     if not arrays:
         return None
@@ -30,7 +32,7 @@ def rows_of(structure: Any) -> Optional[int]:
 
 
 def bytes_of(structure: Any) -> int:
-    """Bytes of all its arrays."""
+    """Return the bytes of all its arrays."""
     return sum(bytes_of_array(leaf) for leaf in leaves(structure))
 
 
@@ -42,9 +44,10 @@ def bytes_of_array(array: Any) -> int:
 
 
 def resized(structure: Any, rows: int) -> Any:
-    """The batch with `rows` examples. What has another first dimension than its largest array stays as it is.
+    """Return the batch with `rows` examples. Arrays with another first dimension than the largest array stay
+    unchanged.
 
-    Raises NoBatch where there is nothing to resize, or it is of a kind that is not plain arrays.
+    Raises NoBatch if there is nothing to resize, or the batch contains other objects than plain arrays.
     """
     own = rows_of(structure)
     if own is None:
@@ -53,7 +56,7 @@ def resized(structure: Any, rows: int) -> Any:
 
 
 def mapped(structure: Any, change: Callable[[Any], Any]) -> Any:
-    """The structure with each array changed."""
+    """Return the structure with each array changed."""
     if isinstance(structure, dict):
         return type(structure)({key: mapped(item, change) for key, item in structure.items()})
     if isinstance(structure, (list, tuple)):
@@ -63,7 +66,7 @@ def mapped(structure: Any, change: Callable[[Any], Any]) -> Any:
 
 
 def feed(like: Any, batch: Any, times: int) -> Any:
-    """What a train function is given instead of `like`, an iterator: this batch, `times` times."""
+    """Return a replacement for the iterator `like`: this batch, `times` times."""
     import tensorflow as tf
 
     if not is_tensorflows(like):

@@ -36,8 +36,9 @@ def parse_options(error: BaseException) -> str:
 
 
 class Options(NamedTuple):
-    """What was asked for. `out`: the file for the result; `batch`: the size that matters (None: the program's
-    own); `sizes`: what to try (empty: a quarter and half of it, and itself); `budget`: seconds."""
+    """The requested trials. `out`: the file for the result; `batch`: the size that matters (None: the
+    program's own); `sizes`: what to try (empty: a quarter and half of it, and itself); `budget`: seconds.
+    """
 
     out: str
     batch: Optional[int] = None
@@ -47,7 +48,7 @@ class Options(NamedTuple):
 
 
 class Course:
-    """The trials of one process. `sizes` holds what was measured, `notes` what was not tried, and why."""
+    """The trials of one process. `sizes` has what was measured, `notes` what was not tried, and why."""
 
     def __init__(self, wish: Options, available: Callable[[], int], save: Callable[[], None]) -> None:
         self._wish = wish
@@ -58,7 +59,7 @@ class Course:
         self.notes: List[Dict[str, Any]] = []
 
     def run(self, own: int) -> Generator[int, Dict[str, Any], None]:
-        """Yields how many examples the next step shall have, and is sent what that step took."""
+        """Yield the number of examples of the next step, and receive what that step took."""
         for rows in planned(self._wish, own):
             if self._may(rows):
                 yield from self._try(rows)
@@ -68,11 +69,11 @@ class Course:
             yield from self._try(rows)
 
     def only(self, rows: int) -> Generator[int, Dict[str, Any], None]:
-        """As `run`, of one size: the program takes no other."""
+        """Like `run`, for one size: the program accepts no other."""
         yield from self._try(rows)
 
     def failed(self, rows: int, error: BaseException) -> None:
-        """A step with so many examples could not be made."""
+        """Note that a step with so many examples failed."""
         if self.notes and self.notes[-1]["why"] == "began":
             self.notes.pop()
         self.notes.append(
@@ -81,7 +82,7 @@ class Course:
         self._save()
 
     def _try(self, rows: int) -> Generator[int, Dict[str, Any], None]:
-        """One step to trace and to warm up, then those that count."""
+        """Run one step to trace and warm up, then those that count."""
         self.notes.append({"batch": rows, "why": "began"})
         self._save()
         first = yield rows
@@ -102,7 +103,9 @@ class Course:
         return slow or len(steps) >= self._wish.steps or now + steps[-1]["seconds"] > self._until
 
     def _may(self, rows: int) -> bool:
-        """Whether such a batch can be afforded, going by the largest so far; the first one always can."""
+        """Whether there is room for such a batch, judging by the largest so far; the first one is always
+        allowed.
+        """
         if not self.sizes:
             return True
         last = self.sizes[-1]
@@ -122,7 +125,7 @@ class Course:
 
 
 def planned(wish: Options, own: int) -> List[int]:
-    """The sizes to try, ascending."""
+    """Return the sizes to try, ascending."""
     if wish.sizes:
         return sorted(set(wish.sizes))
     wanted = max(wish.batch or own, 4)

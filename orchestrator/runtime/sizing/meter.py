@@ -1,4 +1,4 @@
-"""What a step took: bytes of the device's allocator, of this process, seconds of its cores."""
+"""Measure what a step took: bytes of the device's allocator and of this process, and seconds of its cores."""
 
 from __future__ import annotations
 
@@ -19,7 +19,7 @@ _HIGH_WATER = "5"
 
 
 class Meter:
-    """Counts on one device: the first GPU where TensorFlow uses one, else the CPU."""
+    """Measure on one device: the first GPU if TensorFlow uses one, else the CPU."""
 
     def __init__(self, tf: Any) -> None:
         self._tf = tf
@@ -31,7 +31,7 @@ class Meter:
         self._account = 0
 
     def name(self) -> str:
-        """What the GPU is, or CPU."""
+        """Return the name of the GPU, or CPU."""
         if self.device == "CPU:0":
             return "CPU"
         try:
@@ -41,10 +41,10 @@ class Meter:
             return "GPU"
 
     def spread(self) -> None:
-        """Let the CPU's allocator own one large region, as a GPU's does from the start.
+        """Let the CPU's allocator own one large region, as that of a GPU does from the start.
 
-        It grows by doubling otherwise, and a tensor that lies alone in a new region counts as all of it. The
-        pages are never touched; keeping account of them costs 3 % of them, which is not counted.
+        It grows by doubling otherwise, and a tensor that is alone in a new region counts as all of it. The
+        pages are never touched; their accounting costs 3 % of them, which is not counted.
         """
         if self.device == "CPU:0" and self.counts:
             without = resident_bytes()
@@ -57,24 +57,24 @@ class Meter:
             self._account = resident_bytes() - without
 
     def measure(self, call: Any) -> Dict[str, Any]:
-        """What a call took: see `end`."""
+        """Measure a call; returns what `end` does."""
         self.begin()
         result = call()
         del result
         return self.end()
 
     def begin(self) -> None:
-        """A step begins."""
+        """Start measuring a step."""
         self._before = self._current()
         self._reset()
         _reset_high_water()
         self._began = (time.process_time(), time.perf_counter())
 
     def end(self) -> Dict[str, Any]:
-        """What there was since `begin`.
+        """Return the usage since `begin`.
 
-        `peak`: most bytes in use beyond those at the start (None where that is not counted), `before`: those;
-        `rss`: most bytes that the process held; `seconds`, and `cpu`, those of its cores.
+        `peak`: most bytes in use beyond those at the start (None if not counted), `before`: those at the
+        start; `rss`: most bytes of the process; `seconds`, and `cpu`, those of its cores.
         """
         self._wait()
         seconds, cpu = time.perf_counter() - self._began[1], time.process_time() - self._began[0]
@@ -111,17 +111,17 @@ class Meter:
 
 
 def high_water() -> int:
-    """Most bytes that this process held in memory, since that was last reset."""
+    """Return the maximum bytes of memory of this process since that was last reset."""
     return _status("VmHWM") or resource.getrusage(resource.RUSAGE_SELF).ru_maxrss * 1024
 
 
 def resident_bytes() -> int:
-    """Bytes that this process holds in memory now."""
+    """Return the bytes of memory of this process now."""
     return _status("VmRSS") or 0
 
 
 def children_rss() -> int:
-    """Bytes that its children hold, workers of an input pipeline for instance."""
+    """Return the bytes of memory of its children, such as workers of an input pipeline."""
     try:
         with open(f"/proc/self/task/{os.getpid()}/children", encoding="ascii") as file:
             return sum(_status("VmRSS", child) or 0 for child in file.read().split())
@@ -130,7 +130,9 @@ def children_rss() -> int:
 
 
 def available() -> int:
-    """Bytes of memory that this process could still take: of the computer, or of its control group."""
+    """Return the bytes of memory that this process could still take: of the computer, or of its control
+    group.
+    """
     free = 0
     with open("/proc/meminfo", encoding="ascii") as file:
         for line in file:
@@ -142,7 +144,7 @@ def available() -> int:
 
 
 def bytes_read() -> int:
-    """Bytes that this process has read, wherever from."""
+    """Return the bytes that this process has read from any source."""
     try:
         with open("/proc/self/io", encoding="ascii") as file:
             return int(file.readline().split()[1])

@@ -1,5 +1,6 @@
-"""What it takes to make a batch: seconds of cores and bytes read, of an input pipeline that is at rest before
-and after."""
+"""Measure the cost of a batch: seconds of cores and bytes read, for an input pipeline that is idle before and
+after.
+"""
 
 from __future__ import annotations
 
@@ -19,9 +20,9 @@ _PATIENCE = 10.0
 
 
 def measure(pull: Callable[[], Any]) -> Optional[Dict[str, Any]]:
-    """Pull batches, at most a few seconds long, and say what one took; None where none was left.
+    """Pull batches for a few seconds at most, and return the cost of one; None if none was left.
 
-    What is made ahead is paid for: buffers are as full afterwards as they were before.
+    Batches that are prepared ahead are accounted for: buffers are as full afterwards as before.
     """
     idle = _rest()
     cpu, began, read = time.process_time(), time.perf_counter(), bytes_read()
@@ -48,7 +49,7 @@ def measure(pull: Callable[[], Any]) -> Optional[Dict[str, Any]]:
 
 
 def _rest() -> float:
-    """Wait until nothing is made ahead; the cores that are busy all the same."""
+    """Wait until nothing is prepared ahead; returns the cores that are busy all the same."""
     until = time.perf_counter() + _PATIENCE
     while True:
         cpu = time.process_time()

@@ -1,4 +1,4 @@
-"""The file that tells what a sizing found, whole at every moment, written by one process alone."""
+"""The file with the result of a sizing, complete at every moment, written by one process only."""
 
 from __future__ import annotations
 
@@ -13,8 +13,9 @@ FORMAT = 1
 
 
 class Result:
-    """`facts` and what a course has measured. `end`: no step (none was seen yet), began, done, no batch or
-    failed."""
+    """`facts` and the measurements of a course. `end`: no step (none was seen yet), began, done, no batch or
+    failed.
+    """
 
     def __init__(self, out: str) -> None:
         self.facts: Dict[str, Any] = {"v": FORMAT, "end": "no step", "modules": []}
@@ -22,7 +23,7 @@ class Result:
         self._course: Optional[Course] = None
 
     def of(self, course: Course) -> None:
-        """Whose sizes and notes belong to it."""
+        """Attach the course whose sizes and notes belong to it."""
         self._course = course
 
     def claim(self) -> None:
@@ -39,7 +40,7 @@ class Result:
         return claimed != str(os.getpid())
 
     def save(self) -> None:
-        """Write it, unless it is another process's."""
+        """Write the file, unless it belongs to another process."""
         if self.claimed_elsewhere():
             return
         if self._course is not None:

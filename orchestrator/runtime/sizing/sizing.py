@@ -1,11 +1,11 @@
-"""Measures, in a scratch run, what a training step takes at several batch sizes; then the process ends.
+"""Measure, in a scratch run, what a training step takes at several batch sizes; then the process ends.
 
 The program is unchanged. It runs up to its first training step; that step is then repeated with batches of
-other sizes, made of the program's own (sizing_batch). Where a function trains, a `fit` or a tf.function, it
-is called from here. Where Python code trains, its own loop goes on and is given other batches. Nothing that
-the program would do afterwards is done.
+other sizes, made from the program's own (see batch). If a function trains, a `fit` or a tf.function, it is
+called from here. If Python code trains, its own loop continues and gets other batches. Whatever the program
+would do afterwards is not done.
 
-The wish is in ORCH_SIZE, a JSON object of sizing_course.Wish; the result is the file that it names.
+The options are in ORCH_SIZE, a JSON object of course.Options; the result is the file that it names.
 """
 
 from __future__ import annotations
@@ -36,13 +36,13 @@ Steps = List[Callable[[int], Callable[[], Any]]]
 
 
 def from_environment(environ: Any) -> Optional[Sizing]:
-    """The sizing that the environment asks for; None where it asks for none."""
+    """Return the sizing that the environment requests; None if it requests none."""
     text = environ.get("ORCH_SIZE", "")
     return Sizing(Options(**json.loads(text))) if text else None
 
 
 class Sizing:
-    """One process's. The import hook tells it which frameworks were imported."""
+    """The sizing of one process. The import hook notifies it of imported frameworks."""
 
     def __init__(self, wish: Options) -> None:
         self._wish = wish
@@ -66,7 +66,7 @@ class Sizing:
     # ------------------------------------------------------------ hooks
 
     def on_tensorflow(self, tf: Any) -> None:
-        """TensorFlow has been imported."""
+        """Called when TensorFlow has been imported."""
         if self._meter is not None:
             return
         from tensorflow.python.data.ops import iterator_ops
@@ -82,7 +82,7 @@ class Sizing:
         tf.GradientTape.gradient = self._watched_gradient(tf.GradientTape.gradient)
 
     def on_keras(self, keras: Any) -> None:
-        """A Keras has been imported, whichever."""
+        """Called when a Keras has been imported."""
         if keras.__name__ in self._kerases:
             return
         self._kerases.add(keras.__name__)
@@ -195,7 +195,7 @@ class Sizing:
                 self._end()
 
     def _all_functions(self) -> None:
-        """One round of the loop has shown every function that trains: repeat them."""
+        """After one round of the loop has shown every function that trains: repeat them."""
         self._measuring = True
         with self._lock:
             try:
@@ -212,13 +212,13 @@ class Sizing:
                 self._end()
 
     def _drive(self, steps: Steps) -> None:
-        """Make the steps that the course asks for; where one fails, those of the program's own size."""
+        """Run the steps that the course requests; if one fails, those of the program's own size."""
         own = self._result.facts["own_batch"]
         if not self._made(steps, self._course.run(own)) and not self._course.sizes:
             self._made(steps, self._course.only(own))
 
     def _made(self, steps: Steps, course: Generator[int, Dict[str, Any], None]) -> bool:
-        """Whether all steps could be made."""
+        """Whether all steps succeeded."""
         assert self._meter is not None
         rows = next(course, None)
         while rows is not None:
@@ -234,7 +234,7 @@ class Sizing:
         return True
 
     def _next_of_loop(self, pull: Callable[[], Any]) -> Any:
-        """A batch for a loop of Python's. The step before this one is over."""
+        """Return a batch for a loop in Python. The step before it is over."""
         if self._eager is None:
             self._first_of_loop(pull)
         assert self._meter is not None
@@ -305,11 +305,11 @@ class Sizing:
             return "float32"
 
     def _ours(self) -> bool:
-        """Not in a child that the program has forked, nor beside another process that trains."""
+        """Whether this is neither a forked child nor beside another process that is measured."""
         return os.getpid() == self._pid and not self._result.claimed_elsewhere()
 
     def _end(self) -> None:
-        """Write what was found, and end the process: what the program still means to do is unwanted."""
+        """Write the result, and end the process: the rest of the program is not wanted."""
         error = sys.exc_info()[1]
         if isinstance(error, batches.NoBatch):
             self._result.facts["end"] = "no batch"
@@ -323,7 +323,7 @@ class Sizing:
         exit_early()
 
     def _at_exit(self) -> None:
-        """The program ended by itself: one step may have been all that it makes."""
+        """Handle a program that ended by itself: one step may have been its only one."""
         if self._functions and not self._measuring and self._ours():
             self._all_functions()
         if self._result.facts["modules"] and self._ours():
@@ -331,7 +331,7 @@ class Sizing:
 
 
 def _together(took: List[Dict[str, Any]]) -> Dict[str, Any]:
-    """Steps that follow one another: the highest peak, and all the time."""
+    """Combine consecutive steps: the highest peak, and the sum of times."""
     if len(took) == 1:
         return took[0]
     peaks = [each["peak"] for each in took if each["peak"] is not None]

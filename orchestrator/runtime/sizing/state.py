@@ -1,4 +1,4 @@
-"""What a training keeps between two steps, and what its layers hand on: bytes, by formula."""
+"""What a training keeps between two steps, and what its layers pass on, in bytes, by formula."""
 
 from __future__ import annotations
 
@@ -11,7 +11,7 @@ _WITHOUT_OUTPUT = ("InputLayer", "Flatten", "Reshape")
 
 def describe(models: List[Any], optimizers: List[Any], variables: Iterable[Any]) -> Dict[str, Any]:
     """`weights`: all variables but the optimizers'; `trainable`: those of them that have a gradient; `slots`:
-    the optimizers'; `activations`: what all layers hand on, for one example, None where that is not known.
+    the optimizers'; `activations`: what all layers pass on for one example, None if unknown.
     """
     slots = _distinct(variable for optimizer in optimizers for variable in _variables_of(optimizer))
     own = _distinct([*(v for model in models for v in model.variables), *variables])
@@ -27,7 +27,7 @@ def describe(models: List[Any], optimizers: List[Any], variables: Iterable[Any])
 
 
 def models_alive(keras: Any) -> List[Any]:
-    """The outermost Keras models that exist in this process and have weights."""
+    """Return the outermost Keras models that exist in this process and have weights."""
     found = [each for each in gc.get_objects() if isinstance(each, keras.Model) and each.built]
     inner = {id(part) for model in found for part in _parts(model)}
     return [model for model in found if id(model) not in inner and model.weights]
@@ -46,7 +46,7 @@ def _variables_of(optimizer: Any) -> List[Any]:
 
 
 def _distinct(variables: Iterable[Any]) -> Dict[int, Any]:
-    """By the variable that TensorFlow knows: Keras wraps it."""
+    """Return each variable once, by TensorFlow's own variable, which Keras wraps."""
     return {
         id(getattr(v, "value", v) if not callable(getattr(v, "value", None)) else v): v for v in variables
     }
@@ -66,7 +66,7 @@ def _bytes(variable: Any) -> int:
 
 
 def _activations(models: List[Any]) -> Optional[int]:
-    """Of the models whose layers know their outputs; None where there is none."""
+    """Return the activations of models whose layers know their outputs; None if there is none."""
     found = [_outputs(model) for model in models]
     known = [size for size in found if size]
     return sum(known) if known and len(known) == len(found) else None

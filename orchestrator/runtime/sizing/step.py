@@ -1,4 +1,4 @@
-"""A training step that can be made again with a batch of another size."""
+"""A training step that can be repeated with a batch of another size."""
 
 from __future__ import annotations
 
@@ -13,7 +13,7 @@ _FEW = 2
 def train_function_step(
     function: Callable[[Any], Any], iterator: Any, batch: Any, times: int
 ) -> Callable[[int], Callable[[], Any]]:
-    """Keras' train function, which pulls `times` batches itself."""
+    """Return a step of Keras' train function, which pulls `times` batches itself."""
 
     def step(rows: int) -> Callable[[], Any]:
         given = feed(iterator, resized(batch, rows), times)
@@ -35,12 +35,12 @@ class FunctionStep:
         self._iterator: Any = None
 
     def first(self) -> Any:
-        """Make the call, short where it is given a whole dataset."""
+        """Make the call; shortened if it is given a whole dataset."""
         args, kwargs = _sources(self._given, self._shortened)
         return self._call(self.function, *args, **kwargs)
 
     def batch(self) -> Any:
-        """What it trains on. Raises NoBatch where that is not among its arguments."""
+        """Return the batch that it trains on. Raises NoBatch if that is not among its arguments."""
         if self._source is None and self._iterator is not None:
             self._source = next(self._iterator)
         if self._source is not None:
@@ -50,7 +50,7 @@ class FunctionStep:
         return list(self._given)
 
     def call(self, rows: int) -> Callable[[], Any]:
-        """The call with so many examples, made ready."""
+        """Return the prepared call with so many examples."""
         if self._source is None:
             args, kwargs = resized(list(self._given), rows)
         else:
@@ -59,7 +59,7 @@ class FunctionStep:
         return lambda: self._call(self.function, *args, **kwargs)
 
     def variables(self) -> List[Any]:
-        """All that its graphs use."""
+        """Return all variables that its graphs use."""
         try:
             return [v for graph in self.function._list_all_concrete_functions() for v in graph.variables]
         except Exception:
@@ -77,7 +77,7 @@ class FunctionStep:
 
 
 def _sources(structure: Any, change: Callable[[Any], Any]) -> Any:
-    """The structure with each dataset and iterator of TensorFlow in it changed."""
+    """Return the structure with each dataset and iterator of TensorFlow in it changed."""
     import tensorflow as tf
 
     if isinstance(structure, dict):
