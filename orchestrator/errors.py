@@ -138,8 +138,6 @@ class Interrupted(KeyboardInterrupt):
 
 
 class UsageError(OrchError):
-    """The command line or the arguments are wrong, or the folder has no lease."""
-
     exit_code = EXIT_USAGE
 
 
@@ -219,8 +217,6 @@ class ProviderError(OrchError):
 
 
 class HostError(OrchError):
-    """Contact with a machine was lost. Whatever runs there continues."""
-
     exit_code = EXIT_CONTACT
 
 
@@ -244,20 +240,14 @@ class FileRefused(MalformedAnswer):
 
 
 class StackError(OrchError):
-    """The locked packages could not be installed or inspected."""
-
     exit_code = EXIT_PROVISION
 
 
 class StackMismatch(StackError):
-    """The installed packages differ from the lock or from this computer in a way that is not allowed."""
-
     exit_code = EXIT_PARITY
 
 
 class SyncError(OrchError):
-    """Files were not transferred correctly, or a path is not safe. Existing files are unchanged."""
-
     exit_code = EXIT_PROVISION
 
 
@@ -300,20 +290,14 @@ class StorageError(OrchError):
 
 
 class StorageDenied(StorageError):
-    """A store refused the credentials: absent, expired, or without the permission."""
-
     exit_code = EXIT_AUTH
 
 
 class StorageUnreachable(StorageError):
-    """A store did not answer, or throttles, and all retries failed."""
-
     exit_code = EXIT_CONTACT
 
 
 class Missing(StorageError):
-    """A store has no such object."""
-
     def __init__(self, url: str, key: str, *, version: str | None = None) -> None:
         of = f" of version {version}" if version else ""
         super().__init__(StorageFault.MISSING, f"{url} has no object {key}{of}.")
@@ -331,8 +315,6 @@ class Changed(StorageError):
 
 
 class Corrupt(StorageError):
-    """The bytes of an object do not match its checksum."""
-
     def __init__(self, url: str, key: str, detail: str) -> None:
         super().__init__(StorageFault.CORRUPT, f"{key} in {url} is damaged: {detail}")
         self.key = key
@@ -346,14 +328,10 @@ class RunFailed(OrchError):
 
 
 class OutOfMemory(RunFailed):
-    """The training used up the memory of its machine, or of a GPU."""
-
     exit_code = EXIT_OUT_OF_MEMORY
 
 
 class Preempted(RunFailed):
-    """The cloud preempted the run's spot machine."""
-
     exit_code = EXIT_PREEMPTED
 
 
@@ -364,8 +342,6 @@ class RunLost(RunFailed):
 
 
 class RunCancelled(RunFailed):
-    """A user cancelled the run."""
-
     exit_code = EXIT_CANCELLED
 
 
@@ -376,26 +352,18 @@ class ResultsLost(RunFailed):
 
 
 class Stalled(RunFailed):
-    """The run made no progress for the profile's `stall`, and was ended."""
-
     exit_code = EXIT_STALLED
 
 
 class LossNotFinite(RunFailed):
-    """The run's loss was not finite, and the run was ended, as the profile says."""
-
     exit_code = EXIT_NOT_FINITE
 
 
 class DiskFull(RunFailed):
-    """The run used up the disk of its machine."""
-
     exit_code = EXIT_DISK_FULL
 
 
 class DeadlineReached(RunFailed):
-    """The run's machine reached its deadline."""
-
     exit_code = EXIT_DEADLINE
 
 
@@ -428,6 +396,4 @@ class LintRefused(OrchError):
 
 
 class CleanupUnproven(OrchError):
-    """It was not confirmed that everything is deleted: something may still cost money."""
-
     exit_code = EXIT_CONTACT

@@ -3,11 +3,13 @@
 from __future__ import annotations
 
 import inspect
+import re
 from collections.abc import Iterator
 from dataclasses import fields, is_dataclass
 from typing import Any
 
 import orchestrator
+from orchestrator import errors as errors_module
 
 HEAD = """# Python
 
@@ -114,15 +116,22 @@ def _errors(errors: dict[str, type]) -> str:
 
 
 def _tree(error: type, errors: dict[str, type], depth: int) -> Iterator[str]:
-    own = (
-        inspect.cleandoc(error.__doc__).splitlines()[0] if "__doc__" in vars(error) and error.__doc__ else ""
-    )
+    own = vars(error).get("__doc__") or _of_the_tree(error.__name__)
+    own = inspect.cleandoc(own).partition("\n")[0]
     exits = f", exit code {code}" if isinstance(code := getattr(error, "exit_code", None), int) else ""
     said = f": {own}" if own and depth else ""
     yield f"{'    ' * depth}- `{error.__name__}`{exits}{said}"
     for name in sorted(errors):
         if error in errors[name].__bases__:
             yield from _tree(errors[name], errors, depth + 1)
+
+
+def _of_the_tree(name: str) -> str:
+    """What the tree in the docstring of `orchestrator.errors` says of an error; its lines end with that."""
+    found = re.search(
+        rf"[─ ]{name}\b.*?\s{{2,}}\d+\s{{1,}}(\S.*)$", errors_module.__doc__ or "", re.MULTILINE
+    )
+    return f"{found[1][0].upper()}{found[1][1:]}." if found else ""
 
 
 def _doc(value: Any) -> str:
