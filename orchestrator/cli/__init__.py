@@ -12,12 +12,14 @@ def main() -> None:
     from orchestrator.cli.app import app
     from orchestrator.errors import EXIT_INTERRUPTED
 
+    as_json = "--json" in sys.argv
     try:
         code = app(standalone_mode=False)
-    except typer.Abort:
-        code = EXIT_INTERRUPTED
+    except typer.Abort as abort:
+        # The library also aborts for an EOFError that nobody caught, which is no interrupt.
+        fault = abort.__cause__
+        code = _own_fault(fault, as_json) if isinstance(fault, EOFError) else EXIT_INTERRUPTED
     except Exception as error:
-        as_json = "--json" in sys.argv
         unparsable = hasattr(error, "format_message")  # typer's, of a command line
         code = _refuse(error, as_json) if unparsable else _own_fault(error, as_json)
     sys.exit(code)

@@ -4,7 +4,8 @@ from __future__ import annotations
 
 import threading
 import time
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager, suppress
 from types import TracebackType
 
 import paramiko
@@ -81,32 +82,34 @@ class SshChannel:
         """Write all of `data`. If the command has ended, the rest is dropped; `wait` returns how it ended."""
         view = memoryview(data)
         self._begin_waiting()
-        while view:
-            self._take_what_came()
-            try:
-                sent = self._raw.send(bytes(view[:_CHUNK]))
-            except TimeoutError:
-                self._check_deadline()
-                continue
-            except OSError:
-                sent = 0
-            if not sent:
-                return self._check_contact()
-            view = view[sent:]
-            self._begin_waiting()
+        with self._contact():
+            while view:
+                self._take_what_came()
+                try:
+                    sent = self._raw.send(bytes(view[:_CHUNK]))
+                except TimeoutError:
+                    self._check_deadline()
+                    continue
+                except OSError:
+                    sent = 0
+                if not sent:
+                    return self._check_contact()
+                view = view[sent:]
+                self._begin_waiting()
         return None
 
     def close_stdin(self) -> None:
-        try:
-            self._raw.shutdown_write()
-        except (OSError, EOFError):
-            self._check_contact()
+        with self._contact():
+            try:
+                self._raw.shutdown_write()
+            except OSError:
+                self._check_contact()
 
     def patience(self, seconds: float) -> None:
         self._patience = seconds
 
     def read(self, limit: int) -> bytes:
-        with self._reading:
+        with self._reading, self._contact():
             self._begin_waiting()
             while not self._stdout and self._receive():
                 pass
@@ -117,7 +120,7 @@ class SshChannel:
     def wait(self, timeout: float | None = None) -> Completed:
         if timeout is not None:
             self._set_timeout(timeout)
-        with self._reading:
+        with self._reading, self._contact():
             while self._receive():
                 pass
             self._receive_rest_of_stderr()
@@ -125,7 +128,8 @@ class SshChannel:
             return Completed(self._argv, code, bytes(self._stdout), bytes(self._stderr))
 
     def close(self) -> None:
-        self._raw.close()
+        with suppress(paramiko.SSHException, OSError, EOFError):  # without contact there is nothing to close
+            self._raw.close()
 
     def __enter__(self) -> SshChannel:
         return self
@@ -134,6 +138,16 @@ class SshChannel:
         self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
     ) -> None:
         self.close()
+
+    @contextmanager
+    def _contact(self) -> Iterator[None]:
+        """Translate what the library raises if it cannot send: an EOFError, or that key exchange hangs.
+        Reads send too: they announce that there is room again.
+        """
+        try:
+            yield
+        except (paramiko.SSHException, EOFError) as error:
+            raise self._lost(f"while `{shown(self._argv)}` ran") from error
 
     def _begin_waiting(self) -> None:
         if self._patience is not None:
@@ -238,7 +252,7 @@ class SshChannel:
         except HostError:
             pass  # a machine that will not stop it: what it says is not read any more
         finally:
-            self._raw.close()
+            self.close()
 
     def _not_started(self) -> HostError:
         said = last_words(bytes(self._out_mark.noise + self._err_mark.noise))

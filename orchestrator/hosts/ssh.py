@@ -174,7 +174,7 @@ class SshHost:
             raw = self._transport.open_session(timeout=timeout or _BEGIN_WITHIN)
             raw.exec_command(remote_text(words, mark))
         except (paramiko.SSHException, OSError, EOFError) as error:
-            if self._transport.is_active():
+            if self._transport.is_active() and not isinstance(error, EOFError):
                 raise HostError(f"{self.name} did not start `{shown(words)}`: {error}") from error
             raise self._lost(f"before `{shown(words)}` began") from error
         return SshChannel(

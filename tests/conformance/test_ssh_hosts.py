@@ -9,13 +9,15 @@ import signal
 import socket
 import threading
 import time
+from collections.abc import Callable
 from pathlib import Path
 
+import paramiko
 import pytest
 
 from orchestrator.errors import HostError, HostKeyError
 from orchestrator.hosts import connect
-from orchestrator.model import Endpoint
+from orchestrator.model import Channel, Endpoint, Host
 from tests.conformance import private_sshd
 from tests.conformance.private_sshd import over_ssh
 
@@ -130,6 +132,58 @@ def test_contact_lost_in_the_middle_is_an_error(server: private_sshd.Sshd, tmp_p
     assert caught.value.exit_code == 8
     with pytest.raises(HostError, match="was lost"):
         host.run(["true"])
+
+
+_USES: dict[str, Callable[[Host, Path], object]] = {
+    "begin": lambda host, _: host.run(["true"]),
+    "put": lambda host, _: host.put(b"x" * 100, "/tmp/never"),
+    "get": lambda host, here: host.get("/etc/hostname", here / "never"),
+}
+_CHANNEL_USES: dict[str, Callable[[Channel], object]] = {
+    "write": lambda channel: channel.write(b"x" * 100),
+    "close_stdin": lambda channel: channel.close_stdin(),
+    "read": lambda channel: [channel.read(1 << 20) for _ in range(64)],
+    "wait": lambda channel: channel.wait(),
+}
+
+
+def _cannot_send(host: Host, failure: Exception, monkeypatch: pytest.MonkeyPatch) -> None:
+    """From now on every packet fails as it does where the connection has just ended and the library's thread
+    that reads has not noticed yet.
+    """
+
+    def fail(*_: object) -> None:
+        raise failure
+
+    monkeypatch.setattr(host._transport, "_send_message", fail)  # type: ignore[attr-defined]
+
+
+@pytest.mark.parametrize("failure", [EOFError(), paramiko.SSHException("Key-exchange timed out")], ids=repr)
+@pytest.mark.parametrize("use", _CHANNEL_USES)
+def test_a_command_whose_packets_cannot_be_sent_has_lost_contact(
+    server: private_sshd.Sshd, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, use: str, failure: Exception
+) -> None:
+    """An EOFError that went on up would be taken for the end of the user's input."""
+    host = over_ssh(server, tmp_path)
+    with host.open(["sh", "-c", "echo begun; head -c 32M /dev/zero; cat"]) as channel:
+        assert channel.read(6) == b"begun\n"
+        _cannot_send(host, failure, monkeypatch)
+        with pytest.raises(HostError, match=r"Contact with .* was lost while"):
+            _CHANNEL_USES[use](channel)
+    monkeypatch.undo()
+    host.close()
+
+
+@pytest.mark.parametrize("use", _USES)
+def test_a_command_that_cannot_be_sent_has_lost_contact(
+    server: private_sshd.Sshd, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, use: str
+) -> None:
+    host = over_ssh(server, tmp_path)
+    _cannot_send(host, EOFError(), monkeypatch)
+    with pytest.raises(HostError, match=r"Contact with .* was lost before"):
+        _USES[use](host, tmp_path)
+    monkeypatch.undo()
+    host.close()
 
 
 def test_a_machine_that_stands_still_is_lost(

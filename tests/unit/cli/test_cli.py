@@ -86,15 +86,16 @@ def test_status_names_the_profile_that_is_there(tmp_path: Path) -> None:
     assert next_line() == "Next: orch up orch.yaml"
 
 
-def test_a_fault_of_our_own_shows_no_trace_and_keeps_it(tmp_path: Path) -> None:
-    broken = (
-        "import sys, orchestrator.leases.status as s; s.status = None; sys.argv[1:] = ['status', '--json'];"
-    )
+@pytest.mark.parametrize("fault", ["None", "lambda **_: (_ for _ in ()).throw(EOFError('hung up'))"])
+def test_a_fault_of_our_own_shows_no_trace_and_keeps_it(tmp_path: Path, fault: str) -> None:
+    """Also where the library of the command line takes it for an interrupt."""
+    broken = f"import sys, orchestrator.leases.status as s; s.status = {fault}"
     done = subprocess.run(
-        [sys.executable, "-c", f"{broken} from orchestrator.cli import main; main()"],
+        [sys.executable, "-c", f"{broken}; sys.argv[1:] = ['status', '--json']; "
+         "from orchestrator.cli import main; main()"],
         capture_output=True, text=True, timeout=60, cwd=tmp_path, env={**os.environ, "TMPDIR": str(tmp_path)},
     )  # fmt: skip
-    assert (done.returncode, done.stderr) == (1, "")
+    assert (done.returncode, done.stderr.strip()) == (1, "")
     assert "bug in orch" in json.loads(done.stdout)["error"]["message"]
     (kept,) = tmp_path.glob("orch-fault-*.txt")
     assert "Traceback" in kept.read_text()
