@@ -11,7 +11,7 @@ mounts of its own were to be had; BROKEN: the program could not be begun), `sign
 The fork sets its environment after the imports: a variable that acts at import needs its own server.
 """
 
-# Thin over the kernel: descriptors, modes and races are said in os calls.
+# Close to the kernel: descriptors, modes and races need os calls, not pathlib.
 # ruff: noqa: PTH100, PTH109, PTH110, PTH116, PTH118, PTH120
 
 from __future__ import annotations

@@ -4,7 +4,7 @@ A copied folder lists what it links to as the original does: a folder as a folde
 enter it.
 """
 
-# Thin over the kernel: what is replaced are os functions.
+# Close to the kernel: the functions of os themselves are replaced.
 # ruff: noqa: PTH118, PTH119, PTH120
 
 from __future__ import annotations
