@@ -75,10 +75,9 @@ def run(
     with the same `run_id` to finish: with `detach` it returns at once while the run is active, and finishes
     it once it has ended. If `retry` allows another attempt, that call starts it.
 
-    The machine is deleted at the end, except in three cases, which `progress` or the error's `exists` report
-    with the price: results on it could not be downloaded, another call uses it, or it existed before (`up`).
-    Raises what `up` and `train` raise, and CleanupUnproven. NotAccepted is raised after the machine was
-    deleted.
+    The machine is deleted at the end, unless results on it could not be downloaded, another call uses it, or
+    it existed before (`up`): `progress` or the error's `exists` then report it with its price. Raises what
+    `up` and `train` raise, and CleanupUnproven; NotAccepted after the machine was deleted.
     """
     project, name = Project.at(folder), check_run_id(run_id)
     project.require_runs(name)

@@ -44,20 +44,17 @@ def train(
     """Send, verify, run, follow, pull and check one run of the lease's profile; returns its record.
 
     `local_parity` first runs the first steps here and on the machine, and stops if they differ.
-    `resume_proof` first kills the command here after a checkpoint, resumes it, and stops if the result
-    differs from that of an uninterrupted run. `parallel` allows a run beside another one on the machine.
-    `new_data` accepts the objects of buckets as they are now. `output` receives what the job prints. `detach`
-    returns once the run has started (exit reason "running"); `attach` or `pull` fetches its results. Lint
-    findings are reported; with `strict`, lint errors stop the call.
+    `resume_proof` first kills the command here after a checkpoint, resumes it, and stops if the result is not
+    that of a run without interruption. `parallel` allows several runs on the machine. `new_data` accepts the
+    objects of buckets as they are now. `detach` returns once the run has started (exit reason "running");
+    `attach` or `pull` fetches its results. With `strict`, lint errors are raised.
 
-    With a `run_id` that was used before, an active run is followed; a success is returned at once if command,
-    code, data and lock are those of its record, and UsageError is raised otherwise; a failure is raised
-    again, or with `retry_failed` tried anew. If two calls use one id, the second waits. If the profile's
-    `retry` allows it, a run that was interrupted or failed is followed by another attempt, if necessary on
-    another machine of the lease; `approve` is asked, as by `up`, if that one is more expensive.
-
-    Raises UsageError, LintRefused, StackMismatch, SyncError, ParityMismatch, ResumeRefused, RunFailed and its
-    subclasses (the record is in `runs/<id>/` nevertheless), HostError (the run continues), NotAccepted.
+    With a `run_id` that was used before, an active run is followed; a success is returned if command, code,
+    data and lock are those of its record, else UsageError is raised; a failure is raised, or with
+    `retry_failed` tried anew. Of two calls the second waits. If the profile's `retry` allows it, an
+    interrupted or failed attempt is followed by another, if necessary on another machine; `approve` is asked,
+    as by `up`, if that costs more. Raises UsageError, LintRefused, StackMismatch, SyncError, ParityMismatch,
+    ResumeRefused, RunFailed (the record is in `runs/<id>/`), HostError (the run continues), NotAccepted.
     """
     with Interrupts() as interrupts:
         project, tell = Project.at(folder), progress or Silent()

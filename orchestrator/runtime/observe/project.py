@@ -115,8 +115,8 @@ def library_cache(path: str, known: List[Root]) -> bool:
     """Whether a file lies where libraries keep what they can recreate: compiled functions, lists of fonts,
     notebook state.
 
-    False for a project inside such a folder, but not for such a folder inside a project, e.g. a home folder
-    that is a project. Also False for data and weights that a hub's library downloaded there.
+    False for files of a project inside such a folder, but not for such a folder inside a project, e.g. if the
+    home folder is the project. Also False for data and weights that a hub's library downloaded there.
     """
     if fetched_from(path):
         return False
