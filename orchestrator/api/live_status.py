@@ -28,7 +28,8 @@ _GOING = ("started", "running")
 
 @dataclass(frozen=True)
 class Now:
-    """The open leases, and the pace of each run that goes on, by its id. `problems`: why one is not known."""
+    """The open leases, and the pace of each active run by its id. `problems`: why the pace of one is not
+    known."""
 
     leases: tuple[LeaseStatus, ...]
     paces: Mapping[str, Pace]
@@ -44,7 +45,7 @@ class Now:
 
 @contextmanager
 def top(*, folder: Path | str | None = None) -> Iterator[Top]:
-    """Yield what can be asked again and again; it keeps its connections until the block ends."""
+    """Yield a `Top`, which can be asked repeatedly. Its connections are kept until the block ends."""
     found = Top(Project.at(folder))
     try:
         yield found
@@ -61,7 +62,7 @@ class _Machine:
 
 
 class Top:
-    """See `top`."""
+    """Asks the machines of a project's open leases and their runs, see `top`."""
 
     def __init__(self, project: Project) -> None:
         self._project = project

@@ -30,12 +30,13 @@ def pull(
     """Download the results of a run that has ended; without `run_id`, of the latest one not yet pulled. Safe
     to repeat.
 
-    `again` lists its files anew on the machine, so that what was changed or removed there since comes as
-    it is now. A run that still goes on is refused; so is a call without `run_id` where one goes on and none
-    waits. `store`: bring it from there, as it was put there when it came home elsewhere; no machine is asked,
-    and its models are not checked. `progress` names other runs that wait to be fetched.
-    Raises Busy where the run goes on, ResultsLost where a result will not come; all else is here
-    then, and the record names the rest. Raises NotAccepted as `train` does.
+    With `again`, its files are listed anew on the machine, so that files that were changed or removed there
+    since the last pull arrive as they are now. `store`: download the results that were uploaded to this
+    store; no machine is asked, and models are not checked. `progress` reports other runs that can be pulled.
+
+    Raises Busy if the run is still active, or, without `run_id`, if a run is active and no ended one is left
+    to pull; ResultsLost if a result cannot be downloaded any more: everything else is then here, and the
+    record names what is missing; NotAccepted as `train` does.
     """
     return fetch(run_id, again=again, store=store, lease=lease, folder=folder, progress=progress).records[0]
 
@@ -45,8 +46,8 @@ def pull_all(
 ) -> PullReport:
     """Pull every ended run of the lease, oldest first. No such run is a success too.
 
-    Raises ResultsLost, once all of them were fetched, where a result of one will not come, and NotAccepted
-    where one does not pass the gate.
+    After all of them were pulled, raises ResultsLost if a result of one cannot be downloaded any more, and
+    NotAccepted if one does not pass the gate.
     """
     project = Project.at(folder)
     held = with_runs_there(project, project.lease(lease))
@@ -96,9 +97,9 @@ def fetch(
 
 
 def _judged(project: Project, held: Lease, pulled: PullReport, tell: Progress) -> PullReport:
-    """What was fetched, each run with what the profile's gate makes of it, the oldest first.
+    """Return the pulled runs, oldest first, each after it was judged by the profile's gate.
 
-    Raises NotAccepted for the first that does not pass, once all were judged.
+    Raises NotAccepted for the first that does not pass, after all were judged.
     """
     from orchestrator.errors import NotAccepted
     from orchestrator.promotion.gate import judge
@@ -201,7 +202,7 @@ def _still_running(session: Session, run_id: str, others: str = "") -> Busy:
 
 
 def _home(session: Session, run_id: str, *, again: bool = False) -> RunRecord:
-    """The record of an ended run, with its files here."""
+    """Pull an ended run and return its record."""
     from orchestrator import jobs
     from orchestrator.runs.outcome import complete_record
     from orchestrator.session.turns import turn_of

@@ -1,4 +1,4 @@
-"""report: a run, or two, as one page that needs nothing beside it."""
+"""report: a run, or two, as one page that needs no other files."""
 
 from __future__ import annotations
 
@@ -40,14 +40,14 @@ class Format(StrEnum):
 
 @dataclass(frozen=True)
 class Report:
-    """A page, as data and as `text` in a format. `path`: where it was written; None where it was not."""
+    """A page, as data and as `text` in a format. `path`: the file that was written; None if none was."""
 
     page: Page
     text: str
     path: Path | None = None
 
     def as_json(self) -> dict[str, Any]:
-        """Where it is, and its verdict."""
+        """Its path, runs and verdict."""
         return {
             "path": str(self.path) if self.path else None,
             "runs": list(self.page.runs),
@@ -62,10 +62,11 @@ def report(
     format: str = Format.HTML,
     folder: Path | str | None = None,
 ) -> Report:
-    """Make the report of a run, or of two side by side; without `run` of the newest.
+    """Make the report of a run, or of two side by side; without `run`, of the newest run.
 
     A run is an id under `runs/`, or a folder with a run.json. HTML is written beside run.json; Markdown and
-    JSON are returned only. Asks no machine and no cloud: a run that goes on is shown as it is known here.
+    JSON are only returned. Asks no machine and no cloud: an active run is shown as it is known on this
+    computer.
     """
     form = _form(format)
     project = Project.at(folder)
@@ -107,7 +108,8 @@ def _newest(project: Project) -> str:
 
 
 def _details(project: Project, run: str) -> RunDetails:
-    """By its folder, by its record here, or by what a ledger knows. Raises UsageError where nothing does."""
+    """Read a run from its folder, from its record here, or from a ledger. Raises UsageError if none of these
+    exists."""
     folders = [path for path in (Path(run), project.run(run)) if (path / collect.RECORD).is_file()]
     if folders:
         return read_details(_record(folders[0].resolve()))
@@ -121,7 +123,8 @@ def _details(project: Project, run: str) -> RunDetails:
 
 
 def _record(folder: Path) -> RunRecord:
-    """The record there; of a damaged one that it is damaged, so that the rest of the run is shown."""
+    """Return the record in a folder; if it is damaged, one that says so, so that the rest of the run is
+    shown."""
     try:
         found = collect.read(folder)
     except UsageError as error:
@@ -131,7 +134,7 @@ def _record(folder: Path) -> RunRecord:
 
 
 def _so_far(run: str, reason: str | None, lost: str | None) -> Exited:
-    """The end of a run that is not here."""
+    """Return the end of a run whose results are not on this computer."""
     if lost is not None:
         return {"reason": ExitReason.LOST, "detail": lost}
     if reason is not None:

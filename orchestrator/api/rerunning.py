@@ -33,11 +33,11 @@ if TYPE_CHECKING:
 
 @dataclass(frozen=True)
 class Rerun:
-    """A run that was repeated. `first`: the record that was repeated; `record`: of the run that repeated it.
+    """A run that was repeated. `first`: the record that was repeated; `record`: the record of the repetition.
 
-    `outputs`: every output of either; `metrics`: those that differ; `verdict`: of their recorded tensors, or
-    of their records. `conclusion`: IDENTICAL, DIVERGENT, or NOT COMPARED where there are neither outputs, nor
-    metrics, nor recorded tensors.
+    `outputs`: every output of either; `metrics`: those that differ; `verdict`: on their recorded tensors, or
+    on their records. `conclusion`: IDENTICAL, DIVERGENT, or NOT COMPARED if there are no outputs, metrics or
+    recorded tensors.
     """
 
     first: RunRecord
@@ -49,7 +49,7 @@ class Rerun:
 
     @property
     def same(self) -> bool:
-        """Outputs, metrics, and tensors if both were recorded, are the same."""
+        """Whether outputs, metrics, and tensors if both were recorded, are the same."""
         return self.conclusion == Conclusion.IDENTICAL
 
     def as_json(self) -> dict[str, Any]:
@@ -76,14 +76,14 @@ def rerun(
 ) -> Rerun:
     """Repeat a run from its record, and compare the two.
 
-    Profile, lock, data and code are those of the record, by their digests; the code is laid out in a folder
-    of its own, from git's revision and what was kept beside the record. The project is only read. It runs on
-    the open lease of the profile, else as `run` does on a machine that is made and deleted; `approve` is
-    asked before that costs money. `overrides` gives values of train.env that the record withholds. A call
-    with the same `run_id` goes on where an earlier one was interrupted.
+    Profile, lock, data and code are those of the record, verified by their digests; the code is restored in a
+    separate folder, from git's revision and the copies beside the record. The project is only read. The run
+    uses the open lease of the profile; without one, a machine is created and deleted as by `run`, and
+    `approve` is asked before that costs money. `overrides` gives the values of train.env that the record
+    withholds. A call with the same `run_id` continues one that was interrupted.
 
-    Raises UsageError where the run cannot be repeated, before anything is rented if the inputs are here, and
-    what `train` and `run` raise. A run that differs raises nothing: see `Rerun.conclusion`.
+    Raises UsageError if the run cannot be repeated, before anything is rented if the inputs are here, and
+    what `train` and `run` raise. A different result raises nothing: see `Rerun.conclusion`.
     """
     from orchestrator.training.again import again
 
@@ -102,7 +102,7 @@ def rerun(
 
 @contextmanager
 def _continuable(prepared: Again) -> Iterator[None]:
-    """An interrupt that says how to go on."""
+    """Turn an interrupt of the block into one that says how to continue."""
     try:
         yield
     except KeyboardInterrupt as interrupt:
@@ -114,7 +114,7 @@ _LEFT = "A machine that was created and a run that was started still exist."
 
 
 def compared(first: RunRecord, second: RunRecord, verdict: Verdict) -> Rerun:
-    """What two runs of the same inputs have in common. `verdict`: of `compare`."""
+    """Compare two runs of the same inputs. `verdict`: the result of `compare`."""
     outputs, metrics = compare_outputs(first, second), compare_metrics(first, second)
     by_tensors = not verdict.recorded
     differ = any(not each.found.same for each in outputs) or bool(metrics)

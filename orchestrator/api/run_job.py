@@ -75,9 +75,9 @@ def run(
     with the same `run_id` to finish: with `detach` it returns at once while the run is active, and finishes
     it once it has ended. If `retry` allows another attempt, that call starts it.
 
-    The machine is ended in every case but three, which `progress` or the error's `exists` name with the
-    price: results on it could not be brought home, another call uses it, or it was there before (`up`).
-    Raises what `up` and `train` raise, and CleanupUnproven. NotAccepted is raised once the machine was ended.
+    The machine is deleted at the end, unless results on it could not be downloaded, another call uses it, or
+    it existed before (`up`): `progress` or the error's `exists` then report it with its price. Raises what
+    `up` and `train` raise, and CleanupUnproven; NotAccepted after the machine was deleted.
     """
     project, name = Project.at(folder), check_run_id(run_id)
     project.require_runs(name)
@@ -137,7 +137,7 @@ def _run(call: _Call, output: Output | None) -> RunRecord:
     if left:
         notice(call.tell, left)
     if call.wish.same_as is not None:
-        return record  # a run that is repeated brings no new model
+        return record  # a repeated run has no new model
     return judge(call.project, call.profile, record, "run", call.tell)
 
 
@@ -286,7 +286,7 @@ def _end(call: _Call) -> str | None:
 
 
 def _detached(call: _Call) -> str:
-    """The notice that a detached run and its machine go on."""
+    """The notice that a detached run continues and its machine stays."""
     lease = _lease(call)
     price = f", at ${lease.price:.2f}/h" if lease else ""
     return f"{call.run_id} is running; its machine stays{price}. To finish it: {call.words}"

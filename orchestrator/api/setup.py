@@ -74,7 +74,7 @@ def _setup_of(cloud: str) -> Setup:
 
 
 def own_address(cloud: str, region: str | None = None, url: str = WHO_AM_I) -> str:
-    """This computer's public address. Raises UsageError if it cannot be found out."""
+    """Return this computer's public address. Raises UsageError if it cannot be determined."""
     try:
         with urllib.request.urlopen(url, timeout=10) as answer:
             return str(ipaddress.ip_address(answer.read(_LONGEST).decode("ascii").strip()))
@@ -88,7 +88,7 @@ def own_address(cloud: str, region: str | None = None, url: str = WHO_AM_I) -> s
 
 
 def _range(source: str) -> str:
-    """Normalise a CIDR. Refuses ranges that let everybody in."""
+    """Normalise a CIDR. Raises UsageError for a range that admits everybody."""
     try:
         found = ipaddress.ip_network(source, strict=False)
     except ValueError as error:

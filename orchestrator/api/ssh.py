@@ -1,4 +1,4 @@
-"""ssh, forward, ssh-config: a person's own ssh to the machine, with the host key that orch verified."""
+"""ssh, forward, ssh-config: the user's own ssh to the machine, with the host key that orch verified."""
 
 from __future__ import annotations
 
@@ -51,14 +51,14 @@ def forward_command(
 
 
 def exec_ssh(argv: Sequence[str]) -> NoReturn:
-    """Give this process to ssh: its terminal, its signals, its exit code."""
+    """Replace this process by ssh, which gets its terminal and signals, and determines its exit code."""
     os.execvp(argv[0], list(argv))
 
 
 @dataclass(frozen=True)
 class SshConfig:
-    """`file` has an entry for each of `hosts`. `include`: the line of ~/.ssh/config that reads it, which is
-    there if `included`. `left_out`: leases whose machine has no address now, with the reason."""
+    """`file` has an entry for each of `hosts`. `include`: the line for ~/.ssh/config that reads it;
+    `included`: whether it is there. `left_out`: leases whose machine has no address now, with the reason."""
 
     file: str
     hosts: Sequence[str]
@@ -79,8 +79,8 @@ def ssh_config(
 ) -> SshConfig:
     """Write an ssh configuration with the machines of this project, for ssh, rsync, scp and editors.
 
-    A machine is `Host <lease>`, and `Host <profile name>` too if no other has that name. With `install` the
-    user's ~/.ssh/config includes it. Call it again when machines came or went.
+    A machine is `Host <lease>`, and `Host <profile name>` too if no other has that name. With `install`, the
+    user's ~/.ssh/config includes it. Call it again after machines were created or deleted.
     """
     project, tell = Project.at(folder), progress or Silent()
     leases = project.open_leases()

@@ -32,12 +32,13 @@ threading.Thread(target=lambda: (sys.stdin.read(), os._exit(0)), daemon=True).st
 from tensorboard.main import run_main
 run_main()
 """
-"""TensorBoard for as long as its standard input is open: however this process ends."""
+"""Runs TensorBoard as long as its standard input is open, so that it ends with this process in any case."""
 
 
 @dataclass(frozen=True)
 class Board:
-    """What there is to show. `files`, `bytes`: that TensorBoard reads, in `logdir`. `ended`: the run has."""
+    """What can be shown. `files`, `bytes`: number and size of the files in `logdir` that TensorBoard reads.
+    `ended`: whether the run has ended."""
 
     run_id: str
     logdir: str
@@ -58,11 +59,11 @@ def tensorboard(
     port: int = PORT,
     progress: Progress | None = None,
 ) -> Board:
-    """Bring what the run wrote for TensorBoard so far; by default of the latest run.
+    """Download what the run has written for TensorBoard so far; by default, of the latest run.
 
-    With `show`, start TensorBoard on it, call `show` once it answers, and bring what is new every five
-    seconds until the process is interrupted. Raises UsageError where the run has ended and wrote nothing of
-    the kind.
+    With `show`, start TensorBoard on it, call `show` once it answers, and download new data every five
+    seconds until the process is interrupted. Raises UsageError if the run has ended and wrote nothing for
+    TensorBoard.
     """
     project, tell = Project.at(folder), progress or Silent()
     if show is not None:
@@ -82,7 +83,8 @@ def tensorboard(
 
 
 def _settled(project: Project, run_id: str | None, lease: str | None) -> Path | None:
-    """The folder of a run that no machine can know more about; None where its machine is to be asked."""
+    """Return the folder of a run about which no machine can know more; None if its machine has to be
+    asked."""
     if run_id is None and (lease or project.open_leases()):
         return None
     if run_id:
@@ -140,12 +142,12 @@ def _of_the_machine(
             shown = showing.enter_context(_shown(board, port, tell))
             show(board)
             _bring_on(board, bring, shown, tell)
-        shown.wait()  # without the connection, which would keep the machine in use
+        shown.wait()  # after disconnecting, because a connection counts as use of the machine
     return board
 
 
 def _bring_on(board: Board, bring: Callable[[], Board], shown: _Shown, tell: Progress) -> None:
-    """Bring what is new until the run has ended or TensorBoard has."""
+    """Download new data until the run or TensorBoard has ended."""
     try:
         while not board.ended and not shown.ends_within(_EVERY_S):
             board = bring()
@@ -168,7 +170,7 @@ def _require_port(port: int, run_id: str | None) -> None:
 
 @contextmanager
 def _shown(board: Board, port: int, tell: Progress) -> Iterator[_Shown]:
-    """TensorBoard on a run's folder, reachable from this computer only, for as long as the block lasts."""
+    """Run TensorBoard on a run's folder, reachable from this computer only, until the block ends."""
     from orchestrator.stack.tool import TENSORBOARD, python_with
 
     words = ("--logdir", board.logdir, "--host", "127.0.0.1", "--port", str(port), "--reload_interval", "5")
@@ -187,7 +189,7 @@ def _shown(board: Board, port: int, tell: Progress) -> Iterator[_Shown]:
 
 @dataclass(frozen=True)
 class _Shown:
-    """A TensorBoard that runs; `said`: what it prints."""
+    """A running TensorBoard; `said`: its output."""
 
     process: subprocess.Popen[bytes]
     port: int
@@ -203,7 +205,7 @@ class _Shown:
         return self.has_ended
 
     def wait(self) -> None:
-        """Until TensorBoard ends, which it does not by itself: LocalError."""
+        """Wait until TensorBoard ends. Raises LocalError then, because it does not end by itself."""
         self.process.wait()
         raise self._failed("ended")
 

@@ -43,18 +43,18 @@ def train(
 ) -> RunRecord:
     """Send, verify, run, follow, pull and check one run of the lease's profile; returns its record.
 
-    `local_parity` first runs the first steps here and there and stops where they differ. `resume_proof`
-    first kills the command here after a checkpoint, resumes it, and stops where that is not the run without
-    a break. A `run_id` that was used before re-attaches to that run while it goes on; a success is returned
-    at once where command, code, data and lock are those of its record, and refused otherwise; a failure is
-    raised again, or with `retry_failed` tried anew. Of two calls at once the second waits. `parallel`
-    allows a run beside another on the machine. `new_data` takes the objects of buckets as they are now.
-    `detach` returns once the run is started (exit reason "running"); `attach` or `pull` bring it home.
-    `output` receives what the job prints. What lint finds is said; with `strict` its errors stop it.
-    Where the profile's `retry` allows it, another attempt follows one that was interrupted or failed, on
-    another machine of the lease if need be; `approve` is asked, as by `up`, about one that is dearer.
-    Raises UsageError, LintRefused, StackMismatch, SyncError, ParityMismatch, ResumeRefused, RunFailed and
-    its kinds (the record is in `runs/<id>/` all the same), HostError (it goes on without us), NotAccepted.
+    `local_parity` first runs the first steps here and on the machine, and stops if they differ.
+    `resume_proof` first kills the command here after a checkpoint, resumes it, and stops if the result is not
+    that of a run without interruption. `parallel` allows several runs on the machine. `new_data` accepts the
+    objects of buckets as they are now. `detach` returns once the run has started (exit reason "running");
+    `attach` or `pull` fetches its results. With `strict`, lint errors are raised.
+
+    With a `run_id` that was used before, an active run is followed; a success is returned if command, code,
+    data and lock are those of its record, else UsageError is raised; a failure is raised, or with
+    `retry_failed` tried anew. Of two calls the second waits. If the profile's `retry` allows it, an
+    interrupted or failed attempt is followed by another, if necessary on another machine; `approve` is asked,
+    as by `up`, if that costs more. Raises UsageError, LintRefused, StackMismatch, SyncError, ParityMismatch,
+    ResumeRefused, RunFailed (the record is in `runs/<id>/`), HostError (the run continues), NotAccepted.
     """
     with Interrupts() as interrupts:
         project, tell = Project.at(folder), progress or Silent()
@@ -90,7 +90,7 @@ def train_again(
     output: Output | None,
     tell: Progress,
 ) -> RunRecord:
-    """Train what `profile` says on the machine of `held`; the lease keeps its own profile. See `rerun`."""
+    """Train `profile` on the machine of `held`; the lease keeps its own profile. See `rerun`."""
     from orchestrator.training.attended import train_to_the_end
 
     with Interrupts() as interrupts, shared_use(project, profile.name):
@@ -105,7 +105,8 @@ def attach(
     output: Output | None = None,
     progress: Progress | None = None,
 ) -> RunRecord:
-    """Follow a run that was started before until it ends, and bring it home. Raises as `train` does."""
+    """Follow a run that was started before until it ends, and download its results. Raises what `train`
+    raises."""
     project = Project.at(folder)
     held, run = known_run(project, run_id, lease)
     profile = profile_of(held, ())

@@ -44,16 +44,16 @@ _BY_STAGE = {
     Stage.GRADIENT: ("devices", "threads", "determinism", "compile", "isa", "onednn", "environment", "cores"),
     Stage.UPDATE: ("devices", "compile", "threads", "determinism", "isa", "onednn", "environment", "cores"),
 }
-"""What can round differently, the most probable first; elsewhere as in _ARITHMETIC."""
+"""Topics that can cause different rounding, the most probable first; for other stages _ARITHMETIC."""
 
 _TYPED = ("stdin", "command", "environment")
-"""Subjects that are set when a run is started."""
+"""Topics that are set when a run is started."""
 
 _CIRCUMSTANCES = (
     "stdin", "command", "environment", "hashing", "timezone", "locale", "start", "host", "seed", "settings",
     "keras_json", "folder",
 )  # fmt: skip
-"""What a script may read to decide what it does."""
+"""Topics of facts that a script may read to decide what it does."""
 
 
 def suspect(

@@ -25,9 +25,8 @@ SAME_JOB = ("source", "arguments", "keras", "optimizer", "loss")
 
 @dataclass(frozen=True)
 class Change:
-    """One fact that differs. `topic`: what it affects; `name`: which fact; `a`, `b`: its values.
-    `variable`: of the environment, with that name.
-    """
+    """One fact that differs. `topic`: what it affects; `name`: which fact; `a`, `b`: its values. `variable`:
+    whether it is an environment variable, of that name."""
 
     topic: str
     words: str
@@ -61,14 +60,14 @@ _VARIABLE_TOPICS = (
     ("LANG", "locale"),
     ("PYTHONUTF8", "locale"),
 )
-"""What a variable bears on, by a part of its name; the first that fits."""
+"""Topic of a variable, by a part of its name; the first match counts."""
 
 
 def changes(a: Facts, b: Facts, names: SideNames = LETTERS) -> tuple[Change, ...]:
-    """Return every difference in environment.json that can affect results, without versions; worded with the
-    sides' `names`. Variables come before their effects, because a user can set them.
+    """Return every difference in environment.json that can affect results, without versions, worded with the
+    sides' `names`.
 
-    Variables come before what they bring about: they are what one can set.
+    Variables come before their effects, because a user can set them.
     """
     if not a or not b:
         return ()

@@ -18,17 +18,17 @@ from orchestrator.parity.verdict import differ_first, divergence_of
 from orchestrator.parity.wording import STAGE_WORDS, located
 
 ARITHMETIC = frozenset(("threads", "isa", "onednn", "determinism", "devices"))
-"""Topics that change in which order and with which instructions numbers are summed, and nothing else."""
+"""Topics that change only the order and the instructions with which numbers are summed."""
 
 Place = tuple[int, int]
 """Where two runs first differ: step (from 1), index of the stage."""
 
 
 def place(a: Recording, b: Recording) -> Place | None:
-    """Where two recordings first differ; None where they are equal, number of steps included.
+    """Return where two recordings first differ; None if they are equal, including the number of steps.
 
-    Of files it is where they first change what is computed: a file that is another and changes nothing does
-    not stand before what does.
+    For a differing file, the place where it first changes what is computed, so that a file without an effect
+    does not come before what has one.
     """
     outcome = compare_stages(a, b)
     if outcome.finding:
@@ -39,11 +39,11 @@ def place(a: Recording, b: Recording) -> Place | None:
 
 @dataclass(frozen=True)
 class Diagnosis:
-    """What repeated runs found out about a difference.
+    """What repeated runs showed about a difference.
 
-    `causes` together, and no fewer, make the runs equal (empty: nothing does). `until` is where the script
-    differs from itself, None where it does not: nothing can be compared from there on. `tried` holds all that
-    was looked into, and `suspects` what was not cleared, the most probable first.
+    `causes` together, and no fewer, make the runs equal (empty: nothing does). `until`: where the script
+    differs from itself, after which nothing can be compared; None if it does not. `tried`: everything that
+    was examined; `suspects`: what was not cleared, the most probable first.
     """
 
     causes: tuple[Candidate, ...] = ()
@@ -53,9 +53,9 @@ class Diagnosis:
     located: str = ""
     suspects: tuple[Candidate, ...] = ()
     acting: tuple[Candidate, ...] = ()
-    """Differences that are enough by themselves and lie nearer to the numbers than their causes."""
+    """Sufficient differences that may be effects of the causes, and are nearer to the numbers."""
     symptom: Candidate | None = None
-    """A difference that is enough by itself but follows from something that was not tried; it is no cause."""
+    """A difference that is sufficient, but follows from something that was not tried; it is no cause."""
 
 
 def conclude(
@@ -89,8 +89,10 @@ def conclude(
 
 
 def _less_cleared(first: Verdict, finding: Finding, diagnosis: Diagnosis, names: SideNames) -> Verdict:
-    """The verdict without a file that was named as the first difference and has nothing to do with it: what
-    has is another file, or stands where the difference shows."""
+    """Return the verdict, without a file that was named as the first difference and has no effect on it.
+
+    It is replaced by the file that has one, or by the place where the difference shows.
+    """
     if finding.stage != Stage.FILES or finding.shows is None or first.divergence is None:
         return first
     named = Subject("data", finding.tensor)
@@ -128,7 +130,7 @@ def _suspected(verdict: Verdict, diagnosis: Diagnosis) -> Verdict:
 _NOBODY = "Not known: nothing that was recorded of the two sides and tried explains it."
 
 MOST_TOLD = 2
-"""Files that are told one by one, with what to do about each."""
+"""Up to so many files are described one by one, with what to do about each."""
 
 
 def _told(causes: Sequence[Candidate]) -> list[tuple[str, str]]:
@@ -261,7 +263,7 @@ THREADS = Remedy(
     "Take results in the order in which the work was given out: map() instead of as_completed(), ordered "
     "queues, and deterministic=True for datasets.",
 )
-"""Nothing imposes that: it is suspected where an order changes and nothing else mends it."""
+"""This cannot be imposed: it is suspected if an order changes and no other remedy helps."""
 
 _RANDOM = {
     Stage.BATCH: "the data (shuffle, augmentation, generated records)",
@@ -288,10 +290,10 @@ def unstable(
     suspected: Sequence[Remedy] = (),
     tried: Sequence[Tried] = (),
 ) -> Verdict:
-    """Return the verdict on a script that differs from itself. `remedies`: what made it stable together;
-    without any, `suspected`: what its generators make probable.
+    """Return the verdict on a script that differs from itself.
 
-    Where none were, `suspected` are what its generators make probable.
+    `remedies`: what made it stable together. `suspected`: if nothing did, what is probable from the states of
+    its generators.
     """
     words = describe_change(remedies or suspected, finding.stage)
     fix = " ".join(remedy.fix for remedy in remedies or suspected)
@@ -316,14 +318,15 @@ def unstable(
 
 
 _ANOTHER_JOB = frozenset((*SAME_JOB, "data", "environment", "settings", "keras_json", "paths"))
-"""Topics of causes that make the two sides another job, whatever the script does with its random numbers."""
+"""Topics of causes for which the sides run different jobs, even if the script is not deterministic either."""
 
 
 def besides(verdict: Verdict, itself: Verdict) -> Verdict:
-    """The verdict on two sides of a script that also differs from itself, later than they first differ.
+    """Return the verdict on two sides of a script that also differs from itself, later than they first
+    differ.
 
-    `found` explains the first difference, `itself` what differs between two runs on one computer. What makes
-    the sides another job stands, and the rest of the comparison is UNSTABLE.
+    `verdict` explains the first difference, `itself` the difference of two runs on one computer. If the sides
+    do not run the same job, `verdict` stays; otherwise the result is UNSTABLE.
     """
     if not verdict.confirmed:
         return itself

@@ -11,11 +11,11 @@ from orchestrator.model.files import regular_bytes
 ENVIRONMENT = "environment.json"
 
 MOST_BYTES = 1 << 26
-"""Bytes of environment.json: the names and hashes of a hundred thousand files."""
+"""Maximum bytes of environment.json, enough for the names and hashes of a hundred thousand files."""
 
 Word = Annotated[str, Most(4096)]
 Value = Annotated[str, Most(1 << 17)]
-"""Of a variable, or an argument: what a kernel hands to a program."""
+"""The value of a variable, or an argument, as the kernel passes it to a program."""
 
 Number = Annotated[int, Between(-(1 << 63), 1 << 64)]
 Listed = Annotated[list[Word], Most(100_000)]

@@ -14,23 +14,22 @@ from orchestrator.parity.changes import Facts
 from orchestrator.parity.places import named_by_variables
 
 SHARED = frozenset(map(Path, ("/", "/tmp", "/var/tmp", "/dev/shm", "/home", "/usr", "/opt")))
-"""Folders that are no project's neighbourhood."""
+"""Folders that many programs share, so that their content does not belong to a project's surroundings."""
 
 
 @dataclass(frozen=True)
 class Intervention:
-    """What one run is given beyond what it had. Two can be joined by `|`; the right one wins.
+    """Changes to the inputs of one repeated run. Two can be joined by `|`; the right one wins.
 
-    `env`: variables to set, None to unset. `plan`: see runtime.replay.interventions. `files`: where the run
-    looks for a file (relative to its folders, or absolute) → the file whose bytes to put there, None to leave
-    it out; of a folder, the name alone is put there.
-    `times`: the same → when it was last changed (Unix seconds). `arguments` and `python` replace the run's
-    own. `path`: where its working folder seems to lie; what is in it stays its own. `start`: from
-    which folder the program is started, seen from its own (..: from the one above). `command`: the
-    whole command line where it is not simply Python's, see confirm_program.worded. `program`: the name of
-    the program that is run instead, in the same folder. `stdin`: the file that it is given as standard
-    input. `around`: at `path`, it sees what lies around that folder there, not what lies around its own.
-    `also`: folders of the other side that show its own copy, too, wherever it has mounts.
+    `env`: variables to set, None to unset. `plan`: see runtime.replay.interventions. `files`: path at which
+    the run looks for a file (relative to its folders, or absolute) -> file with the bytes to put there, None
+    to remove it; for a folder, an empty one is put there. `times`: path -> modification time (Unix seconds).
+    `arguments` and `python` replace the run's own. `path`: where the working folder appears to be; its
+    content stays. `start`: the folder from which the program is started, relative to its own ("..": the one
+    above). `command`: the complete command line, if it is not simply Python's. `program`: name of another
+    program in the same folder to run. `stdin`: file for standard input. `around`: at `path`, show what is
+    around that folder there, not what is around its own. `also`: folders of the other side at which the run's
+    own copy appears, too, if it has mounts.
     """
 
     env: Mapping[str, str | None] = field(default_factory=dict)
@@ -76,13 +75,12 @@ class Intervention:
 
 @dataclass(frozen=True)
 class Candidate:
-    """One thing that may be the cause. `imposed` None: it cannot be tried here, and `why` says the reason.
+    """One possible cause. If `imposed` is None it cannot be tried here, and `why` is the reason.
 
-    `kind`: difference (the two sides' facts differ in it), probe (nothing recorded differs, but the stage
-    suggests it) or replay (the other side's tensors instead of its circumstances: it locates, it explains
-    nothing). `parts`: what it consists of, where several things are tried as one first. `variable`: it is
-    one of the environment. `name`: which file, variable or setting it imposes; with the topic that says what
-    it is about, however it is worded.
+    `kind`: difference (a recorded fact differs), probe (no recorded fact differs, but the stage suggests it)
+    or replay (the other side's tensors are imposed: this locates a difference but does not explain it).
+    `parts`: the candidates that are tried as one first. `variable`: it is an environment variable. `name`:
+    the file, variable or setting; with the topic it identifies the candidate, whatever its words.
     """
 
     topic: str
@@ -97,7 +95,7 @@ class Candidate:
 
     @property
     def subjects(self) -> tuple[Subject, ...]:
-        """The subjects of this candidate: of several that are tried as one, each of them."""
+        """The subjects of this candidate; for a group, those of all parts."""
         if self.parts:
             return tuple(subject for part in self.parts for subject in part.subjects)
         return (Subject(self.topic, self.name, self.kind),)
@@ -113,9 +111,12 @@ def joined(several: Sequence[Candidate]) -> Intervention:
 
 @dataclass(frozen=True)
 class Other:
-    """The side that is imitated: its facts, its observe folder, where its files and its interpreter are here,
-    if they are. `cores`: how many this computer can give to a run. `kept`: a folder of files as that side had
-    them, each called by its sha256. `made`: files of its folder that its run made."""
+    """The side that is imitated: its facts, its observe folder, and its files and interpreter, if they are on
+    this computer.
+
+    `cores`: how many this computer can give to a run. `kept`: a folder with that side's versions of files,
+    named by their sha256. `made`: files of its folder that its run created.
+    """
 
     facts: Facts
     observe: Path | None = None
@@ -125,7 +126,7 @@ class Other:
     kept: Path | None = None
     made: frozenset[str] = frozenset()
     beside: Path | None = None
-    """Where its program lies, if it is here."""
+    """The folder of its program, if it is on this computer."""
 
 
 def as_if_recorded(repeated: Facts, recorded: Facts, imposed: Intervention) -> Facts:

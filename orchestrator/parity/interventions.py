@@ -1,6 +1,5 @@
-"""Turn a difference of facts into an intervention on a repeated run, or say why that is not possible.
-Pure.
-"""
+"""Convert a difference of facts to an intervention on a repeated run, or say why that is not possible.
+Pure."""
 
 from __future__ import annotations
 
@@ -55,7 +54,7 @@ def _source(_change: Change, _here: Any, there: Any, other: Other, mine: Facts) 
     theirs = another_program(mine, other.facts)
     for name, digest in there.items():
         if digest is None and theirs:
-            continue  # this side's program may stay: the other one is run
+            continue  # this side's program may stay, because the other one is run
         places = [place / name for place in (other.folder, other.beside) if place] + _kept(other, digest)
         path = next((place for place in places if digest and _same(place, digest)), None)
         if digest and path is None:
@@ -84,7 +83,7 @@ def _data(change: Change, here: Any, there: Any, other: Other, mine: Facts) -> M
         return Intervention(files={place: None}), ""
     path = Path(str(there.get("path", "")))
     if here is None and other.folder and path == other.folder / change.name and mine.get("cwd"):
-        place = str(Path(mine["cwd"]) / change.name)  # there in the working folder, so here too
+        place = str(Path(mine["cwd"]) / change.name)  # in the working folder there, so here too
     places = [path, *([other.folder / change.name] if other.folder else [])]
     places += _kept(other, there.get("sha256") if there.get("whole") else None)
     source = next((place for place in places if _is_file_of(place, there)), None)

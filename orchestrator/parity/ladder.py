@@ -12,10 +12,10 @@ from orchestrator.parity.opened import FilesGap, files_gap
 from orchestrator.parity.recording import STAGES, LightStep, Recording, Records, Step, Tensor
 
 ROUNDING = {"float64": 1e-13, "float32": 1e-5, "float16": 4e-3, "bfloat16": 3e-2}
-"""Relative L2 differences up to which a difference is the size of rounding, by dtype of the tensor."""
+"""Relative L2 differences up to which a difference counts as rounding, by dtype of the tensor."""
 
 ROUGH = 1 << 15
-"""Elements looked at in each further tensor of the first differing stage."""
+"""Maximum elements that are compared in each further tensor of the first differing stage."""
 
 
 @dataclass(frozen=True)
@@ -48,8 +48,8 @@ class Fingerprints:
 class RecordsGap:
     """How the records of two batches differ; `kind` as in Finding: order, some or content.
 
-    `equal` of the `count_seen` records that were looked at are equal in place (some), or equal wherever they
-    stand (content). `count` None: nothing is known of the single records.
+    `equal` of the `count_seen` compared records are equal at the same position (some), or at any (content).
+    `count` is None if the single records are not known.
     """
 
     kind: str
@@ -64,13 +64,13 @@ Detail = Values | Alone | Fingerprints | RecordsGap | FilesGap
 @dataclass(frozen=True)
 class Finding:
     """The first difference. `kind`: dtype, shape, order, some (records), content, missing, value, or light
-    (fingerprints differ, so that no copy tells by how much).
+    (fingerprints differ, so its size is not known).
 
-    `stage` is one of recording.STAGES, or "files": then `tensor` is the file, and `shows` the difference of
-    the batch or the initial weights in which it first came to light. `tensor` names the first that
-    differs, and `others` counts further ones in that stage and step; `stage_relative` is the relative L2
-    difference of the whole stage, and `rounding` whether every difference in it is the size of rounding.
-    `detail` is what differs besides the numbers; parity.wording makes sentences of it.
+    `stage` is one of recording.STAGES. If it is FILES, `tensor` is the file, and `shows` the difference of
+    the batch or initial weights in which it first appears. `tensor` is the first that differs, and `others`
+    the number of further ones in that stage and step; `stage_relative` is the relative L2 difference of the
+    whole stage, and `rounding` whether every difference in it has the size of rounding. `detail` is what
+    differs besides the numbers; parity.wording describes it.
     """
 
     step: int
@@ -88,8 +88,8 @@ class Finding:
 
 @dataclass(frozen=True)
 class Comparison:
-    """The outcome: the first difference if any, tensors compared, steps compared in full, stages compared in
-    them, and steps after those whose fingerprints were compared."""
+    """The result: the first difference if any, tensors compared, steps compared in full, stages compared in
+    these, and the number of further steps whose fingerprints were compared."""
 
     finding: Finding | None
     compared: int
@@ -101,8 +101,8 @@ class Comparison:
 def compare_stages(a: Recording, b: Recording) -> Comparison:
     """Compare the steps that both have, in order; stop at the first stage that differs.
 
-    Files come first, but count only where what they lead to differs: a file that changes nothing in the
-    compared steps is no divergence of them.
+    Files come first, but count only if what depends on them differs: a file without an effect on the compared
+    steps is no divergence.
     """
     outcome = _full(a, b)
     if outcome.finding:
@@ -263,10 +263,11 @@ def _together(gaps: Sequence[Gap | None]) -> float | None:
 def _is_rounding(
     pairs: Sequence[tuple[Tensor, Tensor]], gaps: Sequence[Gap | None], stage_relative: float | None
 ) -> bool:
-    """Every tensor differs by rounding of its dtype: in itself, or measured by the whole stage.
+    """Whether every tensor differs by rounding of its dtype: relative to itself, or to the largest of its
+    stage.
 
-    The second counts because a sum that cancels (the gradient of a bias before a normalisation) is
-    nothing but rounding: relative to itself it may differ by its whole size.
+    The second is needed for sums that cancel, such as the gradient of a bias before a normalisation: they
+    consist of rounding only, so relative to themselves they may differ completely.
     """
     if pairs[0][0].stage in (Stage.BATCH, Stage.INITIAL) or stage_relative is None:
         return False

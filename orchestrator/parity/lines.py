@@ -118,7 +118,7 @@ def read(text: str, version: int) -> tuple[list[Line], str]:
         try:
             raw = json.loads(line)
         except (ValueError, RecursionError):
-            break  # torn by a kill or a full disk: what follows has no meaning
+            break  # incomplete because of a kill or a full disk; nothing valid follows
         if not isinstance(raw, dict):
             break
         if raw.get("v") != version:

@@ -47,5 +47,5 @@ TWO_RUNS = SideNames(
     "to one run",
     "to the other",
 )
-"""Two runs of one script on one computer."""
+"""Names for two runs of one script on one computer."""
 THEN_AND_NOW = SideNames("the recorded run", "the repeated run", "then", "now", "then", "now", "then", "now")

@@ -17,17 +17,17 @@ from orchestrator.model.files import regular_bytes
 from orchestrator.parity.recording import Tensor
 
 _MOST_BYTES = 1 << 32
-"""Of the file of one tensor."""
+"""Maximum bytes of the file of one tensor."""
 
 MOST = 1 << 20
-"""Elements compared one by one; of larger tensors every n-th."""
+"""Maximum elements that are compared; of larger tensors every n-th is."""
 
 MOST_ULPS = 999
-"""Of a larger distance nobody learns anything: the numbers are others, or lie around zero."""
+"""Larger distances are not informative: the numbers are different, or around zero."""
 
 _WIDTHS = {"float64": 8, "float32": 4, "float16": 2, "bfloat16": 2}
 _INFINITY = {"float64": 0x7FF << 52, "float32": 0xFF << 23, "float16": 0x1F << 10, "bfloat16": 0xFF << 7}
-"""The bits of infinity: what is above it, but for the sign, is not a number."""
+"""The bits of infinity; larger values, without the sign bit, are NaN."""
 _CODES = {1: "B", 2: "H", 4: "I", 8: "Q"}
 _SIGNED = {"int8": "b", "int16": "h", "int32": "i", "int64": "q"}
 
@@ -36,9 +36,9 @@ _SIGNED = {"int8": "b", "int16": "h", "int32": "i", "int64": "q"}
 class Gap:
     """The difference of two tensors of one shape.
 
-    `relative` is |a - b| / max(|a|, |b|), L2 norms, None where it is not a number. `ulps` is the largest
-    distance of two elements in representable numbers, None for integers. `compared` of the tensor's
-    `elements` were looked at; the squares are over those.
+    `relative` is |a - b| / max(|a|, |b|) with L2 norms, None if it is not a number. `ulps` is the largest
+    distance of two elements in units in the last place, None for integers. Only `compared` of the tensor's
+    `elements` were compared; the squares are over those.
     """
 
     elements: int
@@ -50,9 +50,9 @@ class Gap:
     square: float
     norm_square: float
     nans: tuple[int, int] = field(default=(0, 0), compare=False)
-    """Elements of each side that are not numbers."""
+    """Number of NaNs on each side."""
     single: tuple[float, float] | None = field(default=None, compare=False)
-    """The two numbers, where there is one on each side."""
+    """The two numbers, if each side has only one."""
 
 
 def gap(a: Tensor, b: Tensor, most: int = MOST) -> Gap | None:
@@ -145,10 +145,10 @@ def _bits(tensor: Tensor) -> Sequence[int] | None:
 
 
 def read_npy(path: Path) -> Sequence[int]:
-    """The elements of a .npy file as raw bit patterns, in C order. Complex numbers count as two.
+    """Return the elements of a .npy file as raw bit patterns, in C order. Complex numbers count as two.
 
-    Raises FileNotFoundError, and ValueError where it is not a version 1 file of little-endian
-    numbers, or not whole.
+    Raises FileNotFoundError, and ValueError unless it is a complete version 1 file of little-endian numbers
+    in C order.
     """
     content = regular_bytes(path, _MOST_BYTES)
     if content[:8] != b"\x93NUMPY\x01\x00":

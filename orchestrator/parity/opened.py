@@ -12,10 +12,12 @@ Entry = Mapping[str, Any]
 
 @dataclass(frozen=True)
 class FilesGap:
-    """How the files differ. `kind`: content, missing (one program alone read it) or order; `name` is the
-    first such file, in the order of A's reading; `others` counts further ones. `a` and `b` are its entries in
-    environment.json, None where that side did not read it. Of an order: file `position` (from 1) is `name` in
-    A and `instead` in B."""
+    """How the files differ. `kind`: content, missing (only one program read it) or order; `name`: the first
+    such file, in the order in which A read them; `others`: the number of further ones.
+
+    `a` and `b` are its entries in environment.json, None for a side that did not read it. For an order, file
+    `position` (from 1) is `name` in A and `instead` in B.
+    """
 
     kind: str
     name: str
@@ -27,11 +29,10 @@ class FilesGap:
 
 
 def files_gap(a: Mapping[str, Any], b: Mapping[str, Any]) -> FilesGap | None:
-    """The difference of the files of two environment.json, None where there is none.
+    """Return the difference of the files of two environment.json; None if there is none.
 
-    Files that a program wrote itself do not count, nor those that were found open by chance (they may be
-    closed already on the other side), nor settings in the home folder that one side lacks, nor what
-    libraries keep for themselves.
+    Ignored are files that a program wrote itself, files that were only found open (the other side may have
+    closed them already), settings in the home folder that one side lacks, and caches of libraries.
     """
     left, right = _read(a), _read(b)
     both = [name for name in left if name in right]

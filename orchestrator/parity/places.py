@@ -11,38 +11,41 @@ from typing import Any
 from orchestrator.parity.changes import Facts, leads
 
 UP = 3
-"""Folders above the project in which files are named by their place relative to it."""
+"""Levels above the project up to which files are named relative to it."""
 
 ELSEWHERE = ("/", "~", "-", "@", "$", "../")
-"""How names of files begin that lie in no folder of the project, see runtime.observe.project.roots and
+"""Prefixes of names of files outside the project's folders, see runtime.observe.project.roots and
 `named_by_variables`."""
 
 _AROUND = ("/", "~/", "../")
-"""How names of files begin that may lie around a project."""
+"""Prefixes of names of files that may be around a project."""
 
 _KERNELS = ("ipykernel_launcher.py", "ipykernel_launcher")
-"""Programs for which -f is the connection file. Its name may be any: nbconvert makes a temporary one."""
+"""Programs for which -f is the connection file. It may have any name: nbconvert creates a temporary one."""
 
 _CONNECTION = re.compile(r"(?:.*/)?kernel-[^/]*\.json")
-"""The file that a notebook's server writes anew for each kernel."""
+"""The file that a notebook server creates for each kernel."""
 
 _HASH = re.compile(r"[0-9a-f]{16,64}")
-"""A part of a path by which hubs tell revisions."""
+"""A part of a path with which hubs distinguish revisions."""
 
 Entry = Mapping[str, Any]
 
 
 def named_alike(a: Facts, b: Facts) -> tuple[Facts, Facts]:
-    """The facts of two runs, with the files outside of the project paired by their place relative to it:
-    ../.env is the same file of two projects. What both call by one name keeps that name. Idempotent."""
+    """Return the facts of two runs, with files outside the project named relative to it, so that ../.env of
+    two projects is the same file.
+
+    Names that both sides have are kept. Idempotent.
+    """
     left, right = _without_revisions(*_told_apart(without_kernel(a), without_kernel(b)))
     shared = _names(left) & _names(right)
     return _paired(left, right, shared), _paired(right, left, shared)
 
 
 def named_by_variables(facts: Facts) -> Facts:
-    """The facts, with files below a folder that a variable names called by that: $DATA/1.csv, on every
-    machine alike. As with folders that arguments name."""
+    """Return the facts, with files below a folder that a variable contains named by the variable:
+    $DATA/1.csv, the same on every machine, as for folders in arguments."""
     variables = {**facts.get("environment", {}), **facts.get("variables", {})}
     places = sorted(
         (
@@ -80,8 +83,8 @@ def without_kernel(facts: Facts) -> Facts:
 
 
 def _told_apart(a: Facts, b: Facts) -> tuple[Facts, Facts]:
-    """The facts with two files of one name called by their places: .env of the working folder and src/.env of
-    the program's. Both folders are the project's own, so that names begin in either."""
+    """Return the facts with files of equal names distinguished by path: .env of the working folder and
+    src/.env of the program's. Names of the project's files may be relative to either folder."""
     twice = _twice(a) | _twice(b)
 
     def placed(facts: Facts) -> Facts:
@@ -98,8 +101,10 @@ def _told_apart(a: Facts, b: Facts) -> tuple[Facts, Facts]:
 
 
 def _without_revisions(a: Facts, b: Facts) -> tuple[Facts, Facts]:
-    """The facts with files that a library fetched called alike in each revision: a hub keeps one in a folder
-    named by its hash. What both sides call by one name keeps it, and so do two revisions in one run."""
+    """Return the facts with downloaded files named without the revision, which a hub uses as a folder's name.
+
+    Names that both sides have are kept, and so are those of two revisions in one run.
+    """
     shared = _names(a) & _names(b)
 
     def named(facts: Facts) -> Facts:
@@ -158,9 +163,8 @@ def _paired(facts: Facts, other: Facts, shared: set[str]) -> Facts:
 
 
 def _relative(entry: Entry, facts: Facts) -> Iterator[str]:
-    """Return the path of a file outside the project, relative to the working folder or the program's
-    folder: ../x.
-    """
+    """Yield the paths of a file outside the project relative to the working folder and the program's folder:
+    ../x."""
     path = str(entry.get("path") or "")
     if not str(entry["name"]).startswith(_AROUND) or str(entry["name"]).startswith("~/."):
         return

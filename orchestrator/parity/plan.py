@@ -1,8 +1,8 @@
-"""Which counterfactuals to run: each difference, and what the stage suggests, as something to impose. Pure.
+"""Choose the counterfactuals to run: each difference, and what the stage suggests, as an intervention. Pure.
 
 A candidate imposes one thing of the other side on the side that is run again. Instruction sets and cores can
-be forced downwards only. What files hold comes before where they lie: a path is accused only where what lies
-there is not enough.
+only be reduced. Contents of files come before their paths: a path is a cause only if the content there is not
+sufficient.
 """
 
 from __future__ import annotations
@@ -52,10 +52,9 @@ def candidates(
     other: Other,
     names: SideNames = LETTERS,
 ) -> tuple[Candidate, ...]:
-    """Return what to try on side `base` ("A" or "B"), most probable first. `mine`: the facts of that side;
-    `found`: the differences between A and B.
+    """Return what to try on side `base` ("A" or "B"), most probable first.
 
-    `mine` are that side's facts, `found` the differences between A and B.
+    `mine` are the facts of that side, `found` the differences between A and B.
     """
     explained = {change.topic for change in found if change.variable}
     differences = [
@@ -82,13 +81,13 @@ def candidates(
 
 
 _BROUGHT_ABOUT = frozenset(("intra_op", "onednn", "deterministic_ops", "utc_offsets", "categories", "tf32"))
-"""Facts that a variable of the same topic brings about: the variable is tried instead."""
+"""Facts that a variable of the same topic determines: the variable is tried instead."""
 
 
 _MADE_BY_A_PROGRAM = frozenset(
     ("threads", "determinism", "compile", "policy", "cores", "seed", "onednn", "isa")
 )
-"""What a program may set by what it is told in a variable, an argument or a file."""
+"""Topics that a program may set according to a variable, an argument or a file."""
 
 _TOLD = frozenset(
     ("command", "stdin", "environment", "data", "settings", "hashing", "arguments", "source", "start")
@@ -96,8 +95,11 @@ _TOLD = frozenset(
 
 
 def brings_about(each: Candidate, found: Candidate) -> bool:
-    """Whether `each` may be why `found` differs: what a program is told, of what it makes of that; and where
-    it was started, of a file that it then does not find. A seed may be made of a path or a time as well."""
+    """Whether `each` may be the reason why `found` differs.
+
+    An input of a program may determine its settings; the folder in which it is started, which files it finds.
+    A seed may also be computed from a path or a time.
+    """
     if found.topic == "seed" and each.topic in ("folder", "around", "host", "times"):
         return True
     if each is found or each.kind != Kind.DIFFERENCE:
@@ -113,7 +115,7 @@ def brings_about(each: Candidate, found: Candidate) -> bool:
 
 
 MOST_FILES = 2
-"""Files that are tried one by one; more are tried as one."""
+"""Up to so many files are tried one by one; more are tried as one candidate."""
 
 
 def _grouped(listed: Sequence[Candidate]) -> Iterator[Candidate]:
@@ -130,7 +132,7 @@ _GROUPS = {
     "data": "Sync the data: both sides must have the same bytes.",
     "cache": "Delete these on both sides: libraries make them anew.",
 }
-"""Topics whose candidates are tried as one where they are many, and what to do about them."""
+"""Topics whose candidates are tried as one if there are many, each with its fix."""
 
 
 def together(parts: Sequence[Candidate], fix: str) -> Candidate:

@@ -21,10 +21,10 @@ _FACTS = (
     ("machine", ("machine", "instance_type")),
     ("end", ("exit", "reason")),
 )
-"""Facts compared by value: name → place in the record."""
+"""Facts that are compared by value: name -> keys in the record."""
 
 _ANOTHER_JOB = frozenset(("command", "code", "data"))
-"""Facts that make two runs another job where they differ. Packages and machines alone explain nothing."""
+"""If these differ, the runs are different jobs. Packages and machines alone explain no difference."""
 
 _RECORD = (
     "Record tensors to compare them, of TensorFlow and Keras: orch train --local-parity, or orch record -- "
@@ -33,11 +33,10 @@ _RECORD = (
 
 
 def compare_records(a: Record, b: Record) -> Verdict:
-    """Return the verdict on two `run.json` objects. Never IDENTICAL, because no tensor was compared.
-    DIVERGENT if command, code, data or a metric differ; otherwise NOT COMPARED. `recorded` contains every
-    fact.
+    """Return the verdict on two `run.json` objects: DIVERGENT if command, code, data or a metric differ, else
+    NOT COMPARED.
 
-    DIVERGENT if command, code, data or a metric differ; otherwise NOT COMPARED. `recorded` has every fact.
+    Never IDENTICAL, because no tensor was compared. `recorded` contains every fact.
     """
     facts = (*_values(a, b), *_metrics(a, b), *_results(a, b))
     differing = [fact for fact in facts if fact.equal is False]

@@ -16,10 +16,10 @@ from orchestrator.parity.facts import ENVIRONMENT, read_facts
 from orchestrator.parity.lines import LightLine, Line, MetricsLine, NamesLine, Status, StepLine, TensorLine
 
 FORMAT = 1
-"""The version of recordings that this reads."""
+"""The version of recordings that can be read."""
 
 _MOST_STEPS = 1 << 31
-"""Bytes of steps.jsonl."""
+"""Maximum bytes of steps.jsonl."""
 
 STAGES = (
     Stage.FILES,
@@ -31,7 +31,7 @@ STAGES = (
     Stage.UPDATE,
     Stage.METRICS,
 )
-"""The ladder: an earlier stage explains all later ones. No tensor is of the first, see opened."""
+"""The stages in order: a difference in one explains those in later ones. FILES has no tensors, see opened."""
 
 
 @dataclass(frozen=True)
@@ -81,8 +81,8 @@ class Step:
 
 @dataclass(frozen=True)
 class LightStep:
-    """A step of which only fingerprints were taken: (stage, name) → exact sum of its bits, in the order of
-    the ladder, and a norm that tells the size of a difference (None: not a number)."""
+    """A step of which only fingerprints were recorded: (stage, name) -> exact sum of its bits, in the order
+    of stages, and a norm that shows the size of a difference (None: not a number)."""
 
     number: int
     sums: Mapping[tuple[Stage, str], str]
@@ -91,9 +91,10 @@ class LightStep:
 
 @dataclass(frozen=True)
 class Recording:
-    """A run's recording. `why` says, where nothing was recorded, what is known of the reason.
+    """A run's recording. If nothing was recorded, `why` is what is known of the reason.
 
-    `light` are the steps after `steps`, fingerprinted; `imposed` what of another run was given to this one.
+    `light` are fingerprints of the steps after `steps`; `imposed`: what of another run was imposed on this
+    one.
     """
 
     steps: tuple[Step, ...]
@@ -107,8 +108,11 @@ class Recording:
 
 
 def read(run: Path) -> Recording:
-    """The recording in `run`/observe. A torn last line is dropped; an absent file is a reason, and so is one
-    that the recorder cannot have written: no step counts then, and nothing is compared."""
+    """Read the recording in `run`/observe. An incomplete last line is ignored.
+
+    If a file is absent or invalid, `why` has the reason; an invalid one leaves no steps, so nothing is
+    compared.
+    """
     folder = run / "observe"
     try:
         said, status = _status(folder / "status.json")

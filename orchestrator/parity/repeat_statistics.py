@@ -6,20 +6,19 @@ import math
 from collections.abc import Sequence
 
 LEAST = 3
-"""Runs that must be equal with a remedy, however different they are without it."""
+"""Least number of equal runs with a remedy, however different the runs without it are."""
 
 MOST = 6
 
 CHANCE = 0.05
-"""Of a remedy that does nothing and is believed all the same."""
+"""Accepted probability that a remedy without an effect is believed."""
 
 
 def repeats_needed(results: Sequence[int], tried: int = 0) -> int:
-    """How many runs with a remedy must be equal before it is believed.
+    """Return how many runs with a remedy must be equal for it to be believed.
 
-    `results` are those of runs without it, equal numbers for equal runs: how often two of them agree tells
-    how often they would with a remedy that does nothing. `tried`: remedies that were tried before this one;
-    each had its chance.
+    `results` are those of runs without it, equal numbers for equal runs: they show how often two runs are
+    equal by chance. `tried`: the number of remedies that were tried before, each of which had a chance too.
     """
     pairs = len(results) * (len(results) - 1) // 2
     agree = sum(one == other for at, one in enumerate(results) for other in results[:at])

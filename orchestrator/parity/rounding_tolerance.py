@@ -14,10 +14,10 @@ from orchestrator.parity.numbers import gap
 from orchestrator.parity.recording import Recording, Step
 
 STAGES = (Stage.ACTIVATION, Stage.LOSS, Stage.GRADIENT, Stage.UPDATE)
-"""Stages that rounding can reach: it changes no record and no initial weight."""
+"""Stages that rounding can affect: it changes no record and no initial weight."""
 
 MARGIN = 4.0
-"""Innocent differences other than those that were tried may round this many times worse."""
+"""Factor by which other harmless differences than those that were tried may change rounding more."""
 
 Drift = Mapping[Stage, Sequence[float]]
 """Stage → relative L2 difference of that whole stage in each compared step."""
@@ -25,7 +25,8 @@ Drift = Mapping[Stage, Sequence[float]]
 
 @dataclass(frozen=True)
 class RoundingTolerance:
-    """`drift`: the largest of all `flips`, by stage and step; `margin`: see MARGIN."""
+    """`drift`: the largest that any of the `flips` (rounding perturbations) caused, by stage and step;
+    `margin`: see MARGIN."""
 
     drift: Drift
     flips: tuple[str, ...]
@@ -81,7 +82,7 @@ def _apart(a: Step, b: Step, stage: Stage) -> float:
 
 
 def calibrate(flips: Iterable[tuple[str, Drift]]) -> RoundingTolerance | None:
-    """Return the tolerance from several flips; None if none of them changed anything."""
+    """Return the tolerance from several rounding perturbations; None if none of them changed anything."""
     known = [(words, found) for words, found in flips if any(any(steps) for steps in found.values())]
     if not known:
         return None

@@ -17,8 +17,8 @@ MOST_STEPS = 500
 class Rung:
     """One stage of one step. `compared`: tensors that both sides have, `differing` those that are not equal.
 
-    `tensor` names the first that differs, `relative` is its relative L2 difference, None where that is not
-    known; `rounding`: the difference is the size of rounding. `light`: fingerprints alone were compared.
+    `tensor` is the first that differs, `relative` its relative L2 difference, None if unknown; `rounding`:
+    the difference has the size of rounding. `light`: only fingerprints were compared.
     """
 
     step: int

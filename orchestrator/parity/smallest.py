@@ -9,11 +9,11 @@ T = TypeVar("T")
 
 
 def smallest_sufficient(items: Sequence[T], enough: Callable[[Sequence[T]], bool]) -> tuple[T, ...]:
-    """A part of `items` that is enough and from which nothing can be left out, in their order.
+    """Return a sufficient part of `items`, in their order, from which nothing can be left out.
 
-    `items` are known to be enough. Halves are tried first, then what remains without each smaller piece: one
-    guilty thing among n is found in about 2·log2(n) questions. Where `enough` cannot tell (no time is left)
-    it must say False: the answer is then enough, but may be too large.
+    `items` must be sufficient. Halves are tried first, then the rest without each smaller piece, so that one
+    cause among n is found with about 2·log2(n) calls of `enough`. If `enough` cannot decide, because no time
+    is left, it must return False: the result is then sufficient, but possibly too large.
     """
     kept, pieces = list(items), 2
     while len(kept) > 1:

@@ -20,9 +20,8 @@ from orchestrator.parity.wording import difference, files_words, located
 
 def compare(a: Path, b: Path) -> Verdict:
     """Return the verdict on two run folders that each contain observe/. A is `a`, B is `b`. Reads files only.
-    Never UNSTABLE and never confirmed, because both need further runs.
 
-    Never UNSTABLE, and never confirmed: both need further runs.
+    Never UNSTABLE and never confirmed, because both need further runs.
     """
     return judge(read(a), read(b))
 

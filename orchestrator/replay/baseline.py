@@ -46,15 +46,16 @@ REMEDIES: tuple[tuple[Intervention, tuple[Remedy, ...]], ...] = (
     (Intervention(plan={"listing": "sorted"}), (LISTINGS,)),
     (Intervention(plan={**_ALL, "seed_forced": True, "deterministic": True}), (OWN_SEEDS, OPERATIONS)),
 )
-"""What to impose, and what it says about the script where runs are then equal."""
+"""Interventions, each with the remedies that are shown to work if runs with it are equal."""
 HASH_SEEDS = tuple(Intervention(env={"PYTHONHASHSEED": str(seed)}) for seed in range(1, 5))
 
 
 @dataclass(frozen=True)
 class Baseline:
-    """`own`: the repetition that interventions are compared with; None without one, and `obstacle` says
-    why (`fault`: orch itself failed). `differs`: where the script differs from itself, with the `verdict`
-    on that.
+    """`own`: the repetition that interventions are compared with; if it is None, `obstacle` says why
+    (`fault`: because orch itself failed).
+
+    `differs`: the first place where the script differs from itself, with the `verdict` on that.
     """
 
     own: Replay | None = None
@@ -65,10 +66,9 @@ class Baseline:
 
 
 def baseline(mine: Recording, runs: Replayer, until: float) -> Baseline:
-    """Repeat the run as it was recorded. If the copied folder or the fork changes the result, later runs do
-    without them, which is noted in `runs`.
+    """Repeat the run as it was recorded, and compare the result.
 
-    Where the copy of the folder or the fork changes the run, later runs go without them (`runs` is told).
+    If the copied folder or the fork changes the result, later runs do without them; this is noted in `runs`.
     """
     own = _first(runs, until)
     if not own.recording.steps:
@@ -153,8 +153,8 @@ Remedies = tuple[tuple[Intervention, tuple[Remedy, ...]], ...]
 def rank_remedies(a: Recording, b: Recording) -> Remedies:
     """Return REMEDIES for a script, the most probable first, from two of its runs.
 
-    Where its generators stood before the first step tells whether it seeds them, and with what: where both
-    runs did alike, another seed mends nothing, and none is tried.
+    The states of its generators before the first step show whether it seeds them, and with what. If the
+    states of both runs are equal, another seed cannot help, and none is tried.
     """
     usual = REMEDIES
     left, right = (side.environment.get("rng") or {} for side in (a, b))

@@ -86,8 +86,8 @@ def command_python(command: Sequence[str]) -> str:
     found = shutil.which(command[0])
     if found is None:
         raise UsageError(f"{command[0]!r} is not a program that can be found on PATH.")
-    found = str(Path.cwd() / found)  # links are kept: an environment's interpreter is one
+    found = str(Path.cwd() / found)  # links are not resolved, because an environment's interpreter is one
     if Path(found).name.startswith("python"):
         return found
-    beside = Path(found).parent / "python"  # a console script lies beside its interpreter
+    beside = Path(found).parent / "python"  # a console script is beside its interpreter
     return str(beside) if beside.exists() else shutil.which("python") or sys.executable

@@ -33,7 +33,7 @@ from orchestrator.replay.working_folders import Tree, not_sent, only_listed, uns
 __all__ = ["BUDGET", "Sides", "confirm", "imitation_of", "is_confirmable", "light_steps"]
 
 BUDGET = 120.0
-"""Seconds that confirming may take where nobody says otherwise."""
+"""Default of the seconds that confirming may take."""
 
 
 def confirm(sides: Sides, first: Verdict, runs: Replayer, budget: float, tell: Progress) -> Verdict:
@@ -58,7 +58,7 @@ def confirm(sides: Sides, first: Verdict, runs: Replayer, budget: float, tell: P
     if begin.differs is not None:
         return besides(found, begin.verdict) if begin.verdict else found
     shaky = recheck_stability(begin.own, runs, clock.until, most=3 if search.shaken else 1)
-    if shaky is None and not found.confirmed:  # the first repetition may have had the recorded order by luck
+    if shaky is None and not found.confirmed:  # the first repetition may have had that order by chance
         hashed = hash_order(sides.mine, runs, clock.until)
         shaky = hashed.verdict if hashed else None
     return shaky or found
@@ -81,7 +81,7 @@ def _candidates(sides: Sides, finding: Finding, runs: Replayer) -> list[Candidat
     mine = Tree(runs.original, sides.observe, frozenset(runs.rerun.made), base)
     theirs = Tree(sides.other.folder, sides.other.observe, sides.other.made, imitated)
     if any(change.topic == "start" for change in found):
-        mine = theirs  # started from different folders, the same names are other files
+        mine = theirs  # started from different folders, equal names are different files
     more = unseen(mine, theirs, seen, sides.mine.environment, called)
     differences = [each for each in known if each.kind == Kind.DIFFERENCE]
     early = finding.stage in (Stage.BATCH, Stage.INITIAL, Stage.FILES, Stage.STEPS)
@@ -117,8 +117,9 @@ def imitation_of(
     made: Iterable[str] = (),
     beside: Path | None = None,
 ) -> Other:
-    """The side to imitate: `folder` holds its recording; `python`, `cwd` and `beside` (where its program
-    lies) are its own, if they are here, and `made` the files in it that its run made."""
+    """Return the side to imitate: `folder` holds its recording; `python`, `cwd` and `beside` (the folder of
+    its program) are its own, if they are on this computer; `made` are the files in `cwd` that its run
+    created."""
     kept = folder / KEPT if (folder / KEPT).is_dir() else None
     return Other(
         recording.environment, folder / "observe", cwd, python, cores(), kept, frozenset(made), beside

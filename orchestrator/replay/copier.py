@@ -10,19 +10,19 @@ from itertools import islice
 from pathlib import Path
 
 LARGE = 4 << 20
-"""Bytes: larger files are linked to."""
+"""Bytes: larger files are linked."""
 
 MOST = 64 << 20
-"""Bytes copied in all; what comes later is linked to."""
+"""Maximum bytes copied in total; further files are linked."""
 
 MOST_FILES = 5000
 
 MANY = 5000
 WIDE = 200
-"""A folder below which lie more names than this, and that holds so many itself, is linked to as a whole."""
+"""A folder with more than MANY names below it and more than WIDE entries of its own is linked as a whole."""
 
 MOST_NAMES = 20_000
-"""Names that are laid out in all; folders that come later are linked to as a whole."""
+"""Maximum names that are created in total; further folders are linked as a whole."""
 
 _LEFT_OUT = frozenset((".git", ".hg", ".svn", ".orch", "__pycache__", ".mypy_cache", ".ruff_cache"))
 _LINKED = frozenset(("runs", "node_modules", "site-packages"))
@@ -89,7 +89,7 @@ class Copier:
                 place.symlink_to(self._target(path, source))
             elif entry.is_dir():
                 if deep and not _linked(path) and self._holds_many(path):
-                    large.append((path, place))  # last: what is small, and may be code, comes first
+                    large.append((path, place))  # last: small folders, which may be code, come first
                 elif deep and not _linked(path):
                     self._small(path, place)
                 else:
@@ -136,7 +136,7 @@ class Copier:
         to a copied folder.
         """
         target = link.readlink()
-        real = Path(os.path.realpath(folder / target))  # a link to itself has no target, and is no error
+        real = Path(os.path.realpath(folder / target))  # does not fail for a link to itself
         inside = not target.is_absolute() and real.is_relative_to(os.path.realpath(folder))
         if inside:
             return target

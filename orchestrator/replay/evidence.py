@@ -16,10 +16,10 @@ _Files = dict[str, Mapping[str, Any]]
 
 
 def bypassed(imposed: Intervention, repeated: Facts, sides: Sides, *, mounted: bool) -> str | None:
-    """Return the first file that a repeated run read in its original version instead of the replaced one.
-    `mounted`: the run saw its copy at the original path. Only differing files are considered.
+    """Return the first file that a repeated run read in its original version instead of the replaced one;
+    None if there is none.
 
-    `mounted`: the run saw its copy at the original path. Files that differ are looked at alone.
+    Only differing files are considered. `mounted`: the run saw its copy at the original path.
     """
     mine, theirs = _by_name(sides.mine.environment), _by_name(sides.theirs.environment)
     read = {str(entry.get("path")): entry.get("sha256") for entry in _by_name(repeated).values()}

@@ -22,7 +22,7 @@ from orchestrator.model.files import last_bytes
 from orchestrator.model.plain import last_words
 
 _LAST = 4096
-"""Bytes of its diary that are looked at."""
+"""Bytes at the end of its log that are read."""
 
 Number = Annotated[int, Between(-(1 << 31), 1 << 31)]
 
@@ -80,7 +80,7 @@ class ForkServer:
             self.import_seconds = time.monotonic() - self._begun
 
     def left(self, usual: float) -> float:
-        """Seconds until its imports are done, if they take the `usual` time."""
+        """Return the seconds until its imports are done, if they take the `usual` time."""
         return 0.0 if self.import_seconds is not None else max(0.0, self._begun + usual - time.monotonic())
 
     def run(self, request: Mapping[str, Any], until: float) -> Ended:
@@ -99,7 +99,7 @@ class ForkServer:
         return _answered(Ended, self._line(until + 10))
 
     def close(self) -> None:
-        """End it, and with it whatever still runs in it."""
+        """End it, and everything that still runs in it."""
         if self._process.stdin:
             with contextlib.suppress(BrokenPipeError):
                 self._process.stdin.close()
@@ -153,7 +153,8 @@ class ForkServers:
         return key in self._known
 
     def left(self, key: str, usual: float) -> float:
-        """Seconds until the imports of that key's fork server are done, if they take the `usual` time."""
+        """Return the seconds until the imports of that key's fork server are done, if they take the `usual`
+        time."""
         server = self._known.get(key)
         return usual if server is None else server.left(usual)
 
@@ -165,7 +166,8 @@ class ForkServers:
     def get(
         self, key: str, agent: Agent, python: str, modules: Sequence[str], environment: Mapping[str, str]
     ) -> ForkServer:
-        """The fork server of that key; started if there is none, in place of the longest idle one."""
+        """Return the fork server of that key. If there is none, start one, in place of the longest unused one
+        if necessary."""
         if key not in self._known:
             while not self.room:
                 self.forget(min(self._known, key=lambda known: self._known[known].last_used))

@@ -10,12 +10,10 @@ from orchestrator.replay.replayer import Replayer
 
 
 class ReplayPool:
-    """Fork servers, and the repeated runs of each recording. Leaving this context manager ends them. At most
-    `servers` fork servers are kept, each of which holds a framework in memory. Recordings, projects and data
-    must not change between two confirmations that share a pool.
+    """Fork servers, and the repeated runs of each recording. Leaving this context manager ends them.
 
-    `servers` of them (each holds a framework in memory) are kept. Recordings, projects and data must stay
-    as they are between two confirmations that share one.
+    At most `servers` fork servers are kept, each of which holds a framework in memory. Recordings, projects
+    and data must not change between two confirmations that share a pool.
     """
 
     def __init__(self, servers: int = 2) -> None:

@@ -24,7 +24,7 @@ from orchestrator.runtime.acting import acts
 NAME = "rerun.json"
 
 PLACES = ("HOME", "XDG_CACHE_HOME", "XDG_CONFIG_HOME", "XDG_DATA_HOME", "MPLCONFIGDIR", "NUMBA_CACHE_DIR")
-"""Variables that lead to the folders of the user and of libraries."""
+"""Variables that contain folders of the user and of libraries."""
 
 _FORMAT = 1
 _MODULES = "PYTHONPATH"
@@ -33,13 +33,13 @@ _READ = re.compile(
 )
 _PREFIXES = re.compile(r"""(?:startswith\(\s*|env_prefix\s*=\s*)["']([A-Za-z][A-Za-z0-9_]*_)["']""")
 _READS = re.compile(r"\benviron\b|\bgetenv\b|\benvvar\b|\bdotenv\b|BaseSettings")
-"""What says that a program reads its environment, in whatever way."""
+"""Matches code that reads the environment, in whatever way."""
 _WORDS = re.compile(r"""["']([A-Z][A-Z0-9_]+)["']""")
 _BEGINNINGS = re.compile(r"""["']([A-Z][A-Z0-9_]*_)(?:\{|["']\s*\+)""")
 _EVERYBODYS = frozenset(
     ("PATH", "HOME", "PWD", "OLDPWD", "USER", "LOGNAME", "SHELL", "TERM", "TMPDIR", "HOSTNAME")
 )
-"""Set for every program, and seldom meant by a word of that spelling."""
+"""Variables that every program has; a word in code that is spelt so seldom means the variable."""
 _SECRET = re.compile(r"TOKEN|SECRET|PASSWORD|PASSWD|CREDENTIAL|API_?KEY|PRIVATE|AUTH", re.IGNORECASE)
 _CREDENTIALS = re.compile(r"://[^/\s]*@")
 
@@ -48,7 +48,7 @@ _MOST_NOTED = 1 << 26
 
 _Path = Annotated[str, Like(r"[^\0]+")]
 _Word = Annotated[str, Most(1 << 17), Like(r"[^\0]*")]
-"""An argument, or the value of a variable: what a kernel hands to a program."""
+"""An argument, or the value of a variable, as the kernel passes it to a program."""
 
 
 @dataclass(frozen=True)
@@ -58,7 +58,7 @@ class _Version:
 
 @dataclass(frozen=True)
 class _Noted:
-    """The content of rerun.json, see `note`."""
+    """The content of rerun.json, see `write_recipe`."""
 
     argv: Annotated[tuple[_Word, ...], Most(100_000)]
     cwd: Annotated[str, Like(r"/[^\0]*")]
@@ -75,11 +75,11 @@ class _Noted:
 class Recipe:
     """A command as it was recorded. `cwd` and `python` are absolute.
 
-    `variables`: those of its environment that can act, or that the project's code reads by name, and where
-    Python looks for modules; never one that looks like a secret. `unset`: variables that the code reads and
-    that were not set. `made`: files of `cwd` that were not there before it. `places`: where its home folder
-    and its libraries' own folders were (None: not set); they are no difference by themselves. `stdin`: what
-    it read from standard input, a file called by its sha256; None where that was nothing.
+    `variables`: those that can change results or that the project's code reads by name, and PYTHONPATH; never
+    one that looks like a secret. `unset`: variables that the code reads and that were not set. `made`: files
+    of `cwd` that did not exist before the run. `places`: the variables PLACES (None: not set), which are no
+    difference by themselves. `stdin`: a file, named by its sha256, with what the command read from standard
+    input; None if it read nothing.
     """
 
     argv: tuple[str, ...]
@@ -134,7 +134,7 @@ def write_recipe(
     made: Iterable[str] = (),
     stdin: bytes | None = None,
 ) -> None:
-    """Write `folder`/rerun.json for a run that was recorded into `folder`; `made` and `stdin`: see Rerun."""
+    """Write `folder`/rerun.json for a run that was recorded into `folder`; `made` and `stdin`: see Recipe."""
     given = hashlib.sha256(stdin).hexdigest() if stdin else None
     if given and stdin:
         keep_content(folder, given, stdin)
@@ -159,13 +159,13 @@ def write_recipe(
 
 
 KEPT = "kept"
-"""Folder beside a recording: the project's modules and small data files as the run had them, by sha256."""
+"""Folder beside a recording with the run's versions of modules and small data files, named by sha256."""
 
 _SMALL = 1 << 20
 _MOST = 16 << 20
-"""Bytes of one file, and of all, that are kept."""
+"""Maximum bytes that are kept, in total and when code is read."""
 _SHORT = 64 << 10
-"""Bytes of a text in the home folder, or of a .env file, that is kept."""
+"""Maximum bytes of a text in the home folder, or of a .env file, that is kept."""
 
 
 def snapshot_inputs(cwd: Path, names: Iterable[str]) -> dict[Path, bytes]:
@@ -183,11 +183,12 @@ def snapshot_inputs(cwd: Path, names: Iterable[str]) -> dict[Path, bytes]:
 def keep_inputs(
     folder: Path, argv: Sequence[str], cwd: Path, before: Mapping[Path, bytes] | None = None
 ) -> None:
-    """Copy what the run in `folder` executed and read, where it is small and still as it was, or was held
-    `before`: after an edit, another run can still be given it. Copies are for their owner alone (0600).
+    """Copy the small files that the run in `folder` executed and read, so that another run can use them after
+    an edit.
 
-    Nothing that is called like a secret, and nothing hidden in the home folder. Of .env files and the home
-    folder only short texts: a .env may set a seed, and may hold a password as well.
+    Only files that still have the recorded content, now or in `before`, are copied, readable by their owner
+    alone (0600). Files whose name looks like a secret, and hidden ones in the home folder, are not. Of .env
+    files and the home folder only short texts are: a .env file may set a seed, but also contain a password.
     """
     facts = _facts(folder)
     code = facts.get("modules", {}).items()
@@ -251,7 +252,7 @@ def _bytes(path: Path, most: int) -> bytes | None:
     """
     try:
         return regular_bytes(path.resolve(), most)
-    except (OSError, RuntimeError, ValueError):  # RuntimeError: links in a circle
+    except (OSError, RuntimeError, ValueError):  # RuntimeError: circular links
         return None
 
 
@@ -266,9 +267,11 @@ def _secret(name: str, value: str) -> bool:
 
 
 def _read_by(folder: Path, argv: Sequence[str], cwd: Path, environ: Mapping[str, str]) -> Iterable[str]:
-    """The variables that the recorded run's own modules name when they read the environment; by a prefix,
-    those of `environ` that begin with it. Where the name stands elsewhere, in a list or in another module,
-    those of `environ` that are called like a word of theirs."""
+    """Yield the variables that the recorded run's own modules name when they read the environment.
+
+    For a prefix, those of `environ` that begin with it. If a name may be elsewhere, in a list or another
+    module, those of `environ` whose name is a word in any of the modules.
+    """
     named: set[str] = set()
     beginnings: set[str] = set()
     reads = False
@@ -293,10 +296,7 @@ def _read_by(folder: Path, argv: Sequence[str], cwd: Path, environ: Mapping[str,
 
 def read_recipe(folder: Path) -> Recipe | None:
     """Return the information stored beside a recording; None if there is none, or another version of orch
-    wrote it. Raises MalformedAnswer.
-
-    Raises MalformedAnswer.
-    """
+    wrote it. Raises MalformedAnswer."""
     path = folder / NAME
     try:
         found = parsed(regular_bytes(path, _MOST_NOTED), most=_MOST_NOTED)

@@ -35,16 +35,16 @@ from orchestrator.runtime.rundir import RunDir, open_run
 from orchestrator.runtime.temporary import own_temporary
 
 _LAST = 16 << 10
-"""Bytes of what a run printed last that are looked at."""
+"""Bytes at the end of a run's output that are read."""
 
 LATE = frozenset(
     ("ONEDNN_MAX_CPU_ISA", "DNNL_MAX_CPU_ISA", "TF_NUM_INTRAOP_THREADS", "TF_NUM_INTEROP_THREADS",
      "TF_DETERMINISTIC_OPS", "TZ")
 )  # fmt: skip
-"""Variables that act after the imports: measured, they do in a fork what they do from the start."""
+"""Variables that take effect after the imports: measured to act in a fork as from the start."""
 
 _BEFORE_PYTHON = ("PYTHON", "LD_", "ORCH_", "PATH")
-"""How variables begin that Python, or our hook, has used when it runs."""
+"""Prefixes of variables that Python, or orch's hook, has already used when the program runs."""
 
 _IMPORTS_SECONDS = 15.0
 
@@ -52,8 +52,9 @@ _IMPORTS_SECONDS = 15.0
 class Replayer:
     """Repeat one command, once for each intervention. Leaving this context manager removes what it created.
 
-    `facts` are those of the run that is repeated (environment.json), `steps` how many it observed in full,
-    and `light` how many more are to be fingerprinted. `servers`: those of the caller.
+    `facts` are those of the run that is repeated (environment.json), `steps` how many steps it observed in
+    full, and `light` how many further ones to fingerprint. `servers`: the caller's fork servers; own ones if
+    None.
     """
 
     def __init__(
@@ -75,7 +76,7 @@ class Replayer:
         self._waited = 0.0
         self._fault = False
         self.always = Intervention()
-        """What every run is given, beneath what it is given itself."""
+        """Imposed on every run; the run's own intervention takes precedence."""
         self._place = layout
         self._agent = agent
         self._facts = facts
@@ -131,7 +132,8 @@ class Replayer:
         return once + self._servers.left(key, self.import_seconds)
 
     def run(self, imposed: Intervention, until: float, *, again: int = 0) -> Replay:
-        """Run with `imposed`, for the `again`-th further time, until `until` on time.monotonic() at most."""
+        """Run with `imposed` until `until` (time.monotonic()) at most; another `again` makes a further
+        run."""
         imposed = self.always | imposed
         key = imposed.key, self.forks, again
         if key not in self._known:
@@ -166,9 +168,8 @@ class Replayer:
         return Replay(recording, seconds, self._why(run, ending, recording), fault=self._fault)
 
     def _ended(self, run: RunDir, imposed: Intervention, until: float) -> str:
-        """Run in a copy at the same path each time: a program may depend on its path. Returns how it
-        ended.
-        """
+        """Run in a copy at the same path each time, since a program may depend on it. Returns how it
+        ended."""
         root = Path(self._run(0).root)
         root.mkdir(parents=True, exist_ok=True)
         copy = self._place.lay_out(root, imposed, Path(self._agent.base))
@@ -214,7 +215,7 @@ class Replayer:
         had = int((self._facts.get("cpu") or {}).get("count") or 0)
         plan: dict[str, Any] = {"cpus": had} if 0 < had < cores() else {}
         plan |= imposed.plan
-        if self.program is None:  # a shell script may set variables itself, before Python starts
+        if self.program is None:  # a shell script may set variables before it starts Python
             late = {n: v for n, v in imposed.env.items() if not n.startswith(_BEFORE_PYTHON)}
             plan |= {"env": late} if late else {}
         if plan.get("generators"):

@@ -1,8 +1,8 @@
 """A copy of the working folder for a repeated run, so that no file of the user is changed.
 
-Small files are copied. Large ones, folders of very many, and environments are linked to: they are read, and
-the guard of the runtime refuses to write them. A copy can seem to lie elsewhere: the run then has mounts of
-its own.
+Small files are copied. Large ones, folders with very many names, and environments are linked: they can be
+read, and the runtime's guard refuses to write them. A copy can appear at another path: the run then has its
+own mounts.
 """
 
 from __future__ import annotations
@@ -19,7 +19,7 @@ from orchestrator.replay.copier import LARGE, Copier, MountedCopy, reached
 
 
 class Unplaceable(Exception):
-    """A file cannot be replaced for one run only, at the place where it is. Contains the place."""
+    """A file cannot be replaced for one run only, because of where it is. Contains the reason."""
 
 
 @dataclass(frozen=True)
@@ -40,7 +40,8 @@ class Copy:
         return tuple((seat.original, seat.seen) for seat in self.seats)
 
     def at(self, path: Path) -> Path:
-        """Where the run sees what lies at an original path; itself where that was not copied."""
+        """Return the path at which the run sees what is at an original path; the path itself if it was not
+        copied."""
         for original, seen in self.moved:
             if path.is_relative_to(original):
                 return seen / path.relative_to(original)
@@ -56,10 +57,10 @@ class Layout(Protocol):
 
     @property
     def original(self) -> Path | None:
-        """Where the recorded run took place; None where every run has a folder of its own."""
+        """The folder of the recorded run; None if every run has a folder of its own."""
 
     def lay_out(self, root: Path, imposed: Intervention, base: Path) -> Copy:
-        """Lay it out below `root`, with what is imposed. `base`, in which root lies, stays visible to the
+        """Create it below `root`, with the intervention. `base`, which contains root, stays visible to the
         run."""
 
 
@@ -75,11 +76,11 @@ class Folders:
 
     @property
     def original(self) -> Path | None:
-        """Where the recorded run took place; None where every run has a folder of its own."""
+        """The folder of the recorded run."""
         return self.cwd
 
     def lay_out(self, root: Path, imposed: Intervention, base: Path) -> Copy:
-        """Copy below `root`, with what is imposed. `base`, in which root lies, stays visible to the run."""
+        """Copy below `root`, with the intervention. `base`, which contains root, stays visible to the run."""
         copies = []
         for number, original in enumerate(self._originals()):
             copy = root / f"copy-{number}"
@@ -93,8 +94,11 @@ class Folders:
         return Copy(made.at(self.cwd), seats, _mounts(seats, base), _removable(seats))
 
     def _neighbours(self, root: Path, imposed: Intervention, number: int) -> list[MountedCopy]:
-        """What lies around the folder, seen around the path that it seems to have: the path alone is
-        another. Folders that everybody uses stay as they are."""
+        """Return a seat for what is around the working folder, so that it also appears around the imposed
+        path, and only the path differs.
+
+        None for folders that are shared by all programs, or if the home folder is below them.
+        """
         if imposed.path is None or imposed.around or imposed.path.parent == self.cwd.parent:
             return []
         seen = imposed.path.parent
@@ -104,7 +108,7 @@ class Folders:
         return [MountedCopy(self.cwd.parent, copy, seen, under, shallow=True)]
 
     def _originals(self) -> list[Path]:
-        """The fewest folders that hold both."""
+        """Return the fewest folders that contain both."""
         if self.program is None or self.program.is_relative_to(self.cwd):
             return [self.cwd]
         if self.cwd.is_relative_to(self.program):
@@ -146,7 +150,8 @@ def _outside(seats: Sequence[MountedCopy], imposed: Intervention, root: Path) ->
 
 
 def _standing(folder: Path) -> Path:
-    """The folder, or the nearest above it that is there: only on that can be mounted. Raises Unplaceable."""
+    """Return the folder, or the nearest existing one above it, since a mount needs one. Raises Unplaceable if
+    that is the root."""
     found = next(each for each in (folder, *folder.parents) if each.is_dir())
     if found == found.parent:
         raise Unplaceable(f"{folder} is not on this computer")
@@ -154,8 +159,8 @@ def _standing(folder: Path) -> Path:
 
 
 def _mounts(seats: Sequence[MountedCopy], base: Path) -> tuple[tuple[Path, Path], ...]:
-    """Copies over what they stand for, outer folders before those in them; our own folder, where they hide
-    it; then what they hide."""
+    """Return the mounts in order: copies over their originals, outer folders first; then orch's own folder if
+    they hide it; then the paths under which hidden folders stay visible."""
     mounted = sorted((seat for seat in seats if seat.mounted), key=lambda seat: len(seat.seen.parts))
     found = [(seat.copy, seat.seen) for seat in mounted]
     if any(base.is_relative_to(seat.seen) for seat in mounted):
@@ -177,8 +182,8 @@ def _fill(
     made: frozenset[Path],
     program: Path | None,
 ) -> None:
-    """Copy what the seats stand for, less what is `made`; then put in their places what is imposed. Folders
-    on which other seats or `base` are mounted are made, and stay empty."""
+    """Copy the seats' originals without the files in `made`, then put in what is imposed. Folders on which
+    other seats or `base` are mounted are created empty."""
     opened = _opened(seats, imposed, program)
     filled: set[Path] = set()
     for seat in seats:
@@ -203,15 +208,17 @@ def _mounted_on(seat: MountedCopy, seats: Sequence[MountedCopy], base: Path) -> 
 
 
 def _opened(seats: Sequence[MountedCopy], imposed: Intervention, program: Path | None) -> frozenset[Path]:
-    """Every original folder on the way to a file that is to be another."""
+    """Return every original folder above a file that is replaced."""
     places = [_original(seats, name, program, imposed) for name in (*imposed.files, *imposed.times)]
     return frozenset(folder for place in places for folder in place.parents)
 
 
 def _original(seats: Sequence[MountedCopy], name: str, program: Path | None, imposed: Intervention) -> Path:
-    """Where an imposed file lies or would lie: relative names are of the first folder that has them (those
-    that are put back at their absolute path, too), or of the first that has the folder they are in; the
-    program's own comes before those around it."""
+    """Return where a replaced file is, or would be.
+
+    A relative name belongs to the first folder that has it (also if it is put back at its absolute path),
+    else to the first that has its parent folder. The program's folder comes before the others.
+    """
     folders = [*([program] if program else []), *(seat.original for seat in seats)]
     places = [folder / name for folder in folders]
     there = [place for place in places if os.path.lexists(place) or str(place) in imposed.files]
@@ -240,7 +247,7 @@ def _put(place: Path, source: Path | None, reach: Callable[[Path], Path]) -> Non
         return
     place.parent.mkdir(parents=True, exist_ok=True)
     if source.is_dir():
-        place.mkdir()  # for its name alone
+        place.mkdir()  # only its name matters
         return
     if source.stat().st_size > LARGE:
         place.symlink_to(reach(source))
@@ -249,10 +256,10 @@ def _put(place: Path, source: Path | None, reach: Callable[[Path], Path]) -> Non
 
 
 def _touch(place: Path, moment: float) -> None:
-    """A file of the copy was last changed at `moment`. One that is linked to stays as it is."""
+    """Set the modification time of a file of the copy to `moment`. A linked file stays unchanged."""
     if place.is_symlink() or not place.is_file():
         return
-    if place.stat().st_nlink > 1:  # it shares its bytes, and its times, with a synced tree
+    if place.stat().st_nlink > 1:  # a hard link: it shares bytes and times with a synced tree
         own = place.with_name(f"{place.name}.own")
         shutil.copy2(place, own)
         own.replace(place)

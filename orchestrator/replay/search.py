@@ -1,4 +1,4 @@
-"""Looks for the smallest set of candidates that makes a repeated run equal to the other side's."""
+"""Search for the smallest set of candidates that makes a repeated run equal to the other side's."""
 
 from __future__ import annotations
 
@@ -26,7 +26,8 @@ from orchestrator.replay.tried import WHY, tried_as
 
 
 class Search:
-    """One search. `own` is the run repeated as it was; `self_place` where the script differs from itself."""
+    """One search. `own` is the run repeated unchanged; `self_place`: where the script differs from itself, or
+    None."""
 
     def __init__(
         self,
@@ -53,9 +54,9 @@ class Search:
         self._follows: frozenset[Subject] = frozenset()
         self._symptom: Candidate | None = None
         self.unsettles: Candidate | None = None
-        """What of the other side makes the script differ from itself, where nothing makes the runs equal."""
+        """If nothing makes the runs equal: what of the other side makes the script differ from itself."""
         self.shaken = False
-        """Whether something was enough in one run and not in another."""
+        """Whether a candidate made the runs equal in one run, but not in another."""
 
     def verdict(self, first: Verdict, finding: Finding, listed: Sequence[Candidate]) -> Verdict:
         """Return the verdict with what was found."""
@@ -99,7 +100,7 @@ class Search:
         return known is not None and known.outcome not in _LEFT
 
     def _causes(self, listed: Sequence[Candidate]) -> tuple[Candidate, ...]:
-        """What makes the runs equal, and not by luck."""
+        """Return what makes the runs equal; () if that was by chance."""
         found = self._enough_of(listed)
         if not found or not self._fickle(found):
             return found
@@ -113,7 +114,8 @@ class Search:
         return () if self.shaken else found
 
     def _enough_of(self, listed: Sequence[Candidate]) -> tuple[Candidate, ...]:
-        """Differences one by one, then several at once, then what nobody recorded; last, replays locate."""
+        """Try differences one by one, then several at once, then probes of unrecorded causes; last, replays
+        that locate it."""
         able = [each for each in listed if each.imposed]
         parts: list[Candidate] = []
         for kind in (Kind.DIFFERENCE, Kind.PROBE):
@@ -135,7 +137,8 @@ class Search:
         return ()
 
     def _deepest(self, found: Candidate, able: Sequence[Candidate]) -> tuple[Candidate, ...]:
-        """What is enough, or else what brings it about: a variable that the program makes threads of."""
+        """Return the sufficient candidate, or one that causes it, such as a variable that sets the number of
+        threads."""
         self._acting = (found,)
         for each in able if found.kind == Kind.DIFFERENCE else ():
             untried = brings_about(each, found) and id(each) not in self._tried
@@ -145,7 +148,7 @@ class Search:
         return self._narrowed((found,)) if found.parts else (found,)
 
     def _unsettling(self, listed: Sequence[Candidate]) -> Candidate | None:
-        """The first difference that changes the run into another one each time."""
+        """Return the first difference with which two runs differ from each other."""
         for each in listed:
             known = self._tried.get(id(each))
             acts = known is not None and known.reason is Reason.OTHER_CHANGE
@@ -159,11 +162,11 @@ class Search:
         return None
 
     def _again(self, causes: Sequence[Candidate]) -> tuple[int, int]:
-        """In how many runs with `causes` the other side's result was seen, and in how many it was looked for:
-        in three, or as many as there is time for.
+        """Return in how many runs with `causes` the other side's result was seen, and how many runs were
+        made: LEAST, or as many as there is time for.
 
-        Runs that differ from themselves, in the order of their records or in what rounds, hit upon the other
-        side's result now and then.
+        A script that differs from itself, in the order of records or in rounding, sometimes gives the other
+        side's result by chance.
         """
         together, seen = joined(causes), 1
         for again in range(1, LEAST):
@@ -185,9 +188,10 @@ class Search:
         )
 
     def _several(self, able: Sequence[Candidate], parts: Sequence[Candidate]) -> tuple[Candidate, ...]:
-        """Several differences at once, and if they are enough, the fewest of them that are.
+        """Try several differences at once; if they suffice, return the smallest sufficient subset.
 
-        First those that alone changed the run, for they act; the folder's path last, for it seldom does.
+        First those that changed the run by themselves; the folder's path last, because it seldom has an
+        effect.
         """
         pool = [each for each in able if each.kind == Kind.DIFFERENCE or each in parts]
         pool.sort(key=lambda each: each not in parts)
@@ -205,7 +209,7 @@ class Search:
         return known is not None and known.reason is not Reason.NO_CHANGE and self._was_tried(each)
 
     def _narrowed(self, causes: Sequence[Candidate]) -> tuple[Candidate, ...]:
-        """The same, with the fewest of what was tried as one."""
+        """Return the smallest sufficient subset, with groups split into their parts."""
         single = tuple(one for each in causes for one in each.parts or (each,))
         found = smallest_sufficient(single, self._enough) if single != tuple(causes) else single
         why = self._equal("with this alone")
@@ -227,7 +231,8 @@ class Search:
         return self._explains(place(trial.recording, self._sides.theirs))
 
     def _try(self, each: Candidate, *, anyhow: bool = False) -> Outcome:
-        """`anyhow`: even where it will probably take longer than there is time."""
+        """Run with one candidate. `anyhow`: even if it will probably take longer than the time that is
+        left."""
         assert each.imposed is not None
         if not self._clock.allows(0.0):
             return Outcome.NOT_TRIED
@@ -281,10 +286,11 @@ class Search:
         return now is None or (self._self_place is not None and now >= self._self_place)
 
     def _band(self, causes: Sequence[Candidate]) -> band_.RoundingTolerance | None:
-        """Run the innocent flips that were not run as candidates, as far as the budget allows.
+        """Measure the rounding tolerance: run the rounding perturbations that were not run as candidates, as
+        far as the budget allows.
 
-        What a cause itself does measures nothing, for it is what is to be measured: it counts only where
-        there is nothing else.
+        The effect of the cause itself counts only if there is no other measurement, because it is what is to
+        be judged.
         """
         for flip in rounding_perturbations(self._sides.mine.environment):
             assert flip.imposed is not None
@@ -300,10 +306,10 @@ class Search:
         others = [drift for topic, drift in self._drifts.items() if topic not in topics]
         return band_.calibrate(others) or band_.calibrate(self._drifts.values())
 
-    # ------------------------------------------------------------ telling
+    # ------------------------------------------------------------ reporting
 
     def _opened(self, listed: Sequence[Candidate], causes: Sequence[Candidate]) -> list[Candidate]:
-        """What was tried as one and holds a cause is told one by one."""
+        """Expand groups that contain a cause into their parts."""
         guilty = {id(cause) for cause in causes}
         return [
             one
@@ -312,7 +318,7 @@ class Search:
         ]
 
     def _brought_about(self, causes: Sequence[Candidate]) -> frozenset[Subject]:
-        """The differences that a repeated run has, and that imposing the causes takes away."""
+        """Return the differences of a repeated run that disappear when the causes are imposed."""
         together = joined(causes)
         trial = self._runs.run(together, self._clock.until) if causes else None
         if trial is None or not trial.recording.steps:
@@ -343,7 +349,7 @@ class Search:
         if each.topic == "folder" and self._runs.always.path is None:
             return tried_as(each, Outcome.CLEARED, Reason.SAME_ELSEWHERE)
         if each.kind == Kind.REPLAY and Outcome.CONFIRMED in (one.outcome for one in self._tried.values()):
-            return known  # one that locates it is enough
+            return known  # one replay that locates it is enough
         why = each.why or self._late.get(id(each)) or f"the budget of {self._clock.budget:.0f} s was used up"
         return known or tried_as(each, Outcome.NOT_TRIED, None, why)
 
@@ -358,8 +364,8 @@ class Search:
         return f"Not tried: {'; '.join(left)}." if left else None
 
     def _suspects(self, listed: Sequence[Candidate], causes: Sequence[Candidate]) -> tuple[Candidate, ...]:
-        """What was not cleared: first what explains a part, then what could not be tried. A symptom is none,
-        nor are the caches of libraries."""
+        """Return the differences that were not cleared: first those that explain a part, then those that were
+        not tried; without symptoms and caches of libraries."""
         differences = [
             each
             for each in listed
@@ -383,4 +389,4 @@ class Search:
 
 _LEFT = (Outcome.NOT_TRIED, Outcome.INTERNAL_ERROR)
 _FICKLE = frozenset(("order", "cores", "threads", "determinism"))
-"""Topics of causes that could be no cause but a race."""
+"""Topics of causes that may only have changed the outcome of a race."""

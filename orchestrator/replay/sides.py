@@ -12,23 +12,25 @@ from orchestrator.parity.recording import Recording
 
 
 class Clock:
-    """The rest of the budget, in seconds."""
+    """A time budget in seconds, which begins when this is created."""
 
     def __init__(self, budget: float) -> None:
         self.budget = budget
         self.until = time.monotonic() + budget
 
     def allows(self, seconds: float) -> bool:
-        """Whether the budget still allows something that takes about `seconds`."""
+        """Whether about `seconds` of the budget are left."""
         return self.until - time.monotonic() > seconds
 
 
 @dataclass(frozen=True)
 class Sides:
-    """Two recordings, of which `base` ("A" or "B") is run again here and the other imitated. `observe` is
-    where the recording of the base lies. `unsent`: files and folders of the repeated side's project that the
-    other side was not sent, which a program may look for without opening them. `names`: how sentences call
-    the sides."""
+    """Two recordings, of which `base` ("A" or "B") is run again here and the other is imitated.
+
+    `observe` is the folder with the recording of the base. `unsent`: files and folders of the repeated side's
+    project that were not sent to the other side; a program may look for them without opening them. `names`:
+    what sentences call the sides.
+    """
 
     a: Recording
     b: Recording

@@ -1,4 +1,4 @@
-"""Whether what a recorded run read and executed is still there as it was."""
+"""Check whether the files that a recorded run read and executed are unchanged."""
 
 from __future__ import annotations
 
@@ -12,20 +12,20 @@ from orchestrator.replay.command_line import folder_of
 from orchestrator.replay.recipe import Recipe
 
 MOST = 256 << 20
-"""Bytes of data files that are hashed again."""
+"""Maximum bytes of data files that are hashed again."""
 
 
 def changed_since(known: Recipe, facts: Mapping[str, Any], *, caches: bool = False) -> str | None:
-    """Return the first module or data file that is not as it was in the run; None if nothing changed.
-    `facts`: of its recording (environment.json). `caches`: include caches of libraries.
+    """Return the name of the first module or data file that has changed since the run; None if nothing has.
 
-    `facts` are those of its recording (environment.json). `caches`: of those of libraries, too.
+    `facts` are those of its recording (environment.json). `caches`: include caches of libraries.
     """
     return next((name for name, _, _ in _changed(known, facts, caches=caches)), None)
 
 
 def restored(known: Recipe, facts: Mapping[str, Any], kept: Path) -> dict[str, Path | None]:
-    """Files that changed since the run and of which a copy was `kept`: path → that copy."""
+    """Return path -> copy in `kept` for the files that have changed since the run and of which there is a
+    copy."""
     changed = ((path, kept / digest) for _, path, digest in _changed(known, facts))
     return {str(path): file for path, file in changed if file.is_file()}
 
@@ -33,7 +33,7 @@ def restored(known: Recipe, facts: Mapping[str, Any], kept: Path) -> dict[str, P
 def _changed(
     known: Recipe, facts: Mapping[str, Any], *, caches: bool = False
 ) -> Iterator[tuple[str, Path, str]]:
-    """Name, path and sha256 that it had."""
+    """Yield name, path and recorded sha256 of each changed file."""
     roots = [known.cwd]
     beside = folder_of(known.argv, known.cwd)
     if beside:

@@ -1,4 +1,4 @@
-"""Standard input, passed on to a job on this computer, and kept so that the job can be repeated."""
+"""Pass standard input on to a job on this computer, and keep it so that the job can be repeated."""
 
 from __future__ import annotations
 
@@ -12,15 +12,15 @@ from types import TracebackType
 from typing import BinaryIO
 
 MOST = 16 << 20
-"""Bytes that are kept."""
+"""Maximum bytes that are kept."""
 
 _BLOCK = 1 << 16
 
 
 class StandardInput:
-    """A context manager. The job reads `path`, a pipe with a name; what it has read is `consumed`.
+    """A context manager. The job reads the named pipe `path`; `consumed` returns what it has read.
 
-    A source without an end holds nothing up: the job alone decides how much it reads, and when it ends.
+    An endless source does not delay anything: the job decides how much it reads, and when it ends.
     """
 
     def __init__(self, source: BinaryIO) -> None:
@@ -28,7 +28,7 @@ class StandardInput:
         self._folder = tempfile.TemporaryDirectory(prefix="orch-stdin-")
         self.path = Path(self._folder.name) / "stdin"
         os.mkfifo(self.path, 0o600)
-        self._both = os.open(self.path, os.O_RDWR | os.O_CLOEXEC)  # opening waits for nobody
+        self._both = os.open(self.path, os.O_RDWR | os.O_CLOEXEC)  # opening both ends does not block
         self._writer = os.open(self.path, os.O_WRONLY | os.O_CLOEXEC)
         self._reader = os.open(self.path, os.O_RDONLY | os.O_NONBLOCK | os.O_CLOEXEC)
         self._kept = bytearray()
@@ -44,12 +44,13 @@ class StandardInput:
         self._folder.cleanup()
 
     def begin(self) -> None:
-        """Pass on from here on. The job has opened `path`."""
+        """Start to pass input on, once the job has opened `path`."""
         os.close(self._both)
         threading.Thread(target=self._pass_on, daemon=True).start()
 
     def consumed(self) -> bytes | None:
-        """The bytes that the job read, once it has ended; None if it read none, or more than is kept."""
+        """Return the bytes that the job read, after it has ended; None if it read none, or more than was
+        kept."""
         sent = self._sent
         left = 0
         with contextlib.suppress(BlockingIOError):
@@ -67,7 +68,7 @@ class StandardInput:
                     count = os.write(self._writer, rest)
                     self._sent += count
                     rest = rest[count:]
-        except OSError:  # nobody reads any more
+        except OSError:  # the reading end is closed
             return
         finally:
             os.close(self._writer)

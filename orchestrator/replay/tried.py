@@ -17,7 +17,7 @@ WHY = {
     ),
     Reason.LEFT: "left as it was, and the runs are equal without it",
 }
-"""Reasons for people."""
+"""Sentences that explain reasons to people."""
 
 
 def tried_as(

@@ -16,10 +16,10 @@ from orchestrator.parity.naming import LETTERS, SideNames
 from orchestrator.parity.plan import together
 
 MOST = 2000
-"""Files looked at in each folder."""
+"""Maximum number of files that are compared in each folder."""
 
 WHOLE = 32 << 20
-"""Bytes: of two larger files of one size, only the times are compared."""
+"""Bytes: of two larger files of equal size, only the times are compared."""
 
 _LEFT_OUT = frozenset(("runs", "node_modules", "site-packages", "__pycache__"))
 

@@ -3,7 +3,7 @@
 Both versions of the kernel's interface are read; None for whatever cannot be read.
 """
 
-# Thin over the kernel: descriptors, modes and races are said in os calls.
+# Close to the kernel: descriptors, modes and races need os calls, not pathlib.
 # ruff: noqa: PTH112, PTH118, PTH120
 
 from __future__ import annotations

@@ -6,7 +6,7 @@ and HDF5 are watched in the Python functions that call them, once these are impo
 link is replaced by a copy of the file before it is written.
 """
 
-# Thin over the kernel: paths are compared as text.
+# Close to the kernel: paths are compared as text.
 # ruff: noqa: PTH100, PTH105, PTH113, PTH114, PTH118
 
 from __future__ import annotations

@@ -1,6 +1,6 @@
 """Read processes and their owners from the kernel. Linux only; elsewhere nothing is found."""
 
-# Thin over the kernel: descriptors, modes and races are said in os calls.
+# Close to the kernel: descriptors, modes and races need os calls, not pathlib.
 # ruff: noqa: PTH208
 
 from __future__ import annotations

@@ -5,7 +5,7 @@ prepares, then the supervisor until the run has ended. The kernel releases the l
 any reason, so a run without `exit.json` whose lock is free has lost its supervisor.
 """
 
-# Thin over the kernel: descriptors, modes and races are said in os calls.
+# Close to the kernel: descriptors, modes and races need os calls, not pathlib.
 # ruff: noqa: PTH100, PTH101, PTH105, PTH108, PTH110, PTH118, PTH120
 
 from __future__ import annotations

@@ -1,6 +1,6 @@
 """Temporary folders: shared ones, and one for each run."""
 
-# Thin over the kernel: descriptors, modes and races are said in os calls.
+# Close to the kernel: descriptors, modes and races need os calls, not pathlib.
 # ruff: noqa: PTH118, PTH208
 
 from __future__ import annotations

@@ -12,22 +12,22 @@ from orchestrator.stalls.differential import WARM_READS, Differential
 from orchestrator.stalls.findings import findings, many_small_files, remedy
 
 ACCUSED = 0.1
-"""Share of a step that must be stalled before anything is accused."""
+"""Least share of a step that must be stalled for a bottleneck to be named."""
 
 SURE = 0.05
-"""What must be left of it without its noise."""
+"""Least share that must be stalled after the noise is subtracted."""
 
 CROWD = 4
-"""Threads for each core that one stage of a pipeline may ask for."""
+"""Threads per core from which one stage of a pipeline uses too many."""
 
 WAITING = 0.5
-"""Seconds a second with or in want of a core, below which a pipeline waits for something else."""
+"""Cores used or waited for, per second: below this a pipeline waits for something else."""
 
 FULL = 0.8
-"""Of the cores that are to be had."""
+"""Share of the cores from which all count as used."""
 
 OVERLAPS = 1.2
-"""Of a step: preparation that takes no longer would be hidden by working ahead."""
+"""Preparation that takes at most so many steps would be hidden by prefetching."""
 
 REMOTE_SHARE = 0.25
 REMOTE_BYTES = 4096
@@ -36,9 +36,12 @@ FAULTS = 20.0
 
 @dataclass(frozen=True)
 class Named:
-    """`kind`: storage, small files, memory, generator, remote, serial map, threads, decode, cores, no
-    prefetch, preparation, or none; `words` for people. `findings`: what else is worth a word, as (kind,
-    words). `remedy`: what to do where no fix that can be tried helps; None where nothing is held up."""
+    """A bottleneck. `kind`: storage, small files, memory, generator, remote, serial map, threads, decode,
+    cores, no prefetch, preparation, or none; `words` for people.
+
+    `findings`: other findings, as (kind, words). `remedy`: what to do if none of the fixes that can be tried
+    helps; None if nothing is delayed.
+    """
 
     kind: str
     words: str
@@ -237,10 +240,10 @@ def of_arrays(calls: Sequence[Mapping[str, Any]]) -> bool:
 
 def busiest_call(differential: Differential) -> dict[str, Any] | None:
     """Return the call that took most of the time by tf.data's statistics, as {call, operations,
-    num_parallel_calls, words, site}. Without statistics, the likeliest one: a generator, then a map without
-    parallel calls.
+    num_parallel_calls, words, site}.
 
-    Where there is no account, the likeliest: a generator, then a map that does one thing at a time.
+    Without statistics, the likeliest one: a generator, then a map without parallel calls. None if there is
+    none.
     """
     kinds = {kind: seconds for kind in _NODES if (seconds := node_seconds(differential, (kind,)))}
     if kinds:

@@ -1,10 +1,9 @@
-"""Windows of a scratch run -> how long a step waits for reading and for preparing, and what is to blame.
+"""Compute from windows of a scratch run how long a step waits for reading and for preparing its batch.
 
 The method of DS-Analyzer (Mohan et al., VLDB 2021) for tf.data: the same training on one batch over and over
-(synthetic), on batches held in memory (cached), on its own pipeline with its files in the page cache (warm)
-and
-out of it (cold). Differences between them are stalls, whoever's cores they were spent on. Kinds of windows
-alternate, and each round is compared with itself, so that a busy computer slows all alike.
+(synthetic), on batches held in memory (cached), and on its own pipeline with its files in the page cache
+(warm) and not in it (cold). Differences between these are stalls, whichever cores they used. Kinds of windows
+alternate, and are compared round by round, so that a busy computer slows all of them alike.
 """
 
 from __future__ import annotations
@@ -20,26 +19,27 @@ from orchestrator.model.counted import counted
 FORMAT = 1
 
 LEAST_SHARE = 0.03
-"""Of a step: differences below are never called significant."""
+"""Share of a step: smaller differences are never significant."""
 
 WARM_READS = 0.3
-"""Of what cold windows read from disk: a warm window that reads as much did not find it in memory."""
+"""Share of the cold windows' disk reads from which a warm window did not find its files in memory."""
 
 
 AT_MOST = 1.5
-"""Of what making a batch takes by itself: beside a step, which wants the same cores, it takes longer."""
+"""A stall counts up to so many times what the pipeline takes alone: beside a step it is slower."""
 
 BUSY = 0.25
-"""Of the cores: from here on it is said that strangers used them."""
+"""Share of the cores that other processes must use for the computer to count as busy."""
 
 
 @dataclass(frozen=True)
 class Timing:
-    """One kind of window: per round, seconds of one batch; `cpu`, `waited` (for a core) likewise, medians.
+    """One kind of window: seconds of one batch in each round; `cpu` and `waited` (for a core) per batch,
+    medians.
 
-    `device`, `asked`, `network` in bytes, `calls` of reading and `faults` a batch; `first`: seconds until the
-    first batch was trained on. `others`: cores that strangers kept busy meanwhile, `busy` whether these are
-    many. `connected`: share of the windows in which the process had a TCP connection.
+    Per batch: `device`, `asked` and `network` in bytes, `calls` of reading, `faults`. `first`: seconds until
+    the first batch was trained on. `others`: cores that other processes used meanwhile; `busy`: whether these
+    are many. `connected`: share of the windows in which the process had a TCP connection.
     """
 
     rounds: tuple[float, ...]
@@ -89,12 +89,11 @@ class Gap:
 
 @dataclass(frozen=True)
 class Differential:
-    """What the input of one training costs. Seconds are of one batch; `batch` are examples in it.
+    """What the input of one training costs. Seconds are per batch; `batch` is the number of examples in it.
 
-    `fetch`: cold against warm, None where no disk had to give anything; `prep`: warm against synthetic;
-    `stall`:
-    all of it. `cold`: whether the training as it is must be thought of with cold files. `source`: what Keras
-    made the pipeline of, as `stepinputs.source_of` tells.
+    `fetch`: cold compared with warm, None if nothing was read from a disk; `prep`: warm compared with a step
+    that never waits; `stall`: their total. `cold`: whether the real training finds its files cold. `source`:
+    what Keras built the pipeline from, see runtime.steps.inputs.source_of.
     """
 
     timings: Mapping[str, Timing]
@@ -144,7 +143,7 @@ class Differential:
         return cold.device / cold.seconds if cold and cold.device and cold.seconds else None
 
     def as_json(self) -> dict[str, Any]:
-        """The published object, without its `schema`."""
+        """Return the published object, without its `schema`."""
         return {
             "step": {mode: round(timing.seconds, 6) for mode, timing in self.timings.items()},
             "ideal_step": round(self.ideal, 6),
@@ -293,11 +292,11 @@ def _timing(
 
 
 def gap(slower: Timing, faster: Timing) -> Gap:
-    """How much longer a step takes, round by round; `noise`: what the rounds themselves leave uncertain.
+    """Return how much longer a step takes, compared round by round; `noise`: the uncertainty of that.
 
-    The noise is twice the standard error of the median difference, by the median deviation from it, so that
-    one round in which the computer was busy elsewhere counts little. Where it was busy all the time, quicker
-    halves are compared, and the noise is what these differ by. It is never below LEAST_SHARE of a step.
+    The noise is twice the standard error of the median difference, from the median deviation, so that a
+    single disturbed round counts little. If the computer was busy all the time, the quicker halves are
+    compared, and the noise is their spread. It is never below LEAST_SHARE of a step.
     """
     if min(len(slower.rounds), len(faster.rounds)) < 2:
         middle, noise = slower.seconds - faster.seconds, math.inf

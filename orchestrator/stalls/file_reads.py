@@ -16,10 +16,10 @@ ROW = struct.Struct("<256sQQQQ")
 """A path (padded with zeros), opens, reads, bytes, nanoseconds in reads: one slot of a table."""
 
 _MOST_BYTES = 1 << 23
-"""Of a table: more than the slots that the shim makes."""
+"""Maximum bytes of a table, which is more than the runtime's shim writes."""
 
 _MOST_TABLES = 1000
-"""Processes whose tables are read."""
+"""Maximum number of processes whose tables are read."""
 
 
 _CODE = (".py", ".pyc", ".so", ".pyi")
@@ -32,7 +32,7 @@ _ENVIRONMENT = (
     "/etc/",
     "/locale/",
 )
-"""Programs, not data."""
+"""Parts of paths that belong to programs rather than data."""
 
 
 @dataclass(frozen=True)

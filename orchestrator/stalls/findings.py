@@ -8,16 +8,16 @@ from orchestrator.model.counted import counted
 from orchestrator.stalls.differential import Differential
 
 MIXED = 8
-"""A shuffle buffer below this share (one in …) of the examples mixes them hardly at all."""
+"""A shuffle buffer with less than one in so many of the examples hardly mixes them."""
 
 LONG_FIRST = 0.1
-"""Of an epoch, what its first batch takes, from which on it is told."""
+"""Share of an epoch from which the time of its first batch is reported."""
 
 NOTICED = 0.1
 SMALL_FILE = 1 << 20
 MANY = 32
 SMALL_CALL = 200e-6
-"""Seconds of one call of a function for one example, of which calling is a good part."""
+"""Seconds of a function for one example, up to which the call itself is a large part of that."""
 
 Finding = tuple[str, str]
 

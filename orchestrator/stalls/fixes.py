@@ -10,21 +10,23 @@ from orchestrator.stalls.bottleneck import ahead, node_seconds, of_arrays
 from orchestrator.stalls.differential import Differential, Timing, ratio, timings_of
 
 _OF_STEPS = ("more cores", "fewer threads")
-"""Fixes that help steps which do not wait, too."""
+"""Fixes that can also help steps that do not wait for input."""
 
 HELPS = 1.05
-"""A fix that gives less is said not to help."""
+"""Least speed-up of a fix that counts as helping."""
 
 _THROUGH = ("batch", "padded_batch", "prefetch", "with_options", "repeat")
 
 
 @dataclass(frozen=True)
 class Tried:
-    """One fix. `predicted` and `achieved`: how many times as fast a step is; None: nothing is claimed, or it
-    was
-    not measured. `noise` of what was achieved. `parity`: order (the same batches in the same order), examples
-    (the same ones in another order), none, or None where it cannot be told; `why` then says so. `chance`:
-    there was no stall that it could mend."""
+    """One fix. `predicted` and `achieved`: speed-up of a step; None if not predicted, or not measured.
+    `noise`: of `achieved`.
+
+    `parity`: order (the same batches in the same order), examples (the same examples in another order), none,
+    or None if unknown, with the reason in `why`. `chance`: there was no stall that it could remove, so a
+    speed-up is by chance.
+    """
 
     name: str
     predicted: float | None
@@ -145,10 +147,10 @@ def _judged(
 def predicted_seconds(
     differential: Differential, base: Timing, fix: Mapping[str, Any], *, cold: bool
 ) -> float | None:
-    """Seconds of a step with the fix; None where what was measured does not tell.
+    """Return the seconds of a step with the fix; None if the measurements do not allow a prediction.
 
-    A pipeline that works ahead is as fast as the slowest of three: the step, the pipeline by itself, and the
-    CPU time of both on the cores there are, as far as strangers leave them.
+    A pipeline that prefetches is as fast as the slowest of three: the step, the pipeline alone, and the CPU
+    time of both on the cores that other processes leave.
     """
     pull = differential.timings.get("pull cold" if cold else "pull")
     if pull is None:
@@ -194,10 +196,10 @@ def _reading(pull: Timing) -> bool:
 
 
 def _split(differential: Differential, pull: Timing, fix: Mapping[str, Any]) -> tuple[float, float] | None:
-    """Return (seconds of the mapping once it is parallel, seconds of everything else) per batch; None for
-    Python code, whose threads take turns.
+    """Return (seconds of the mapping once it is parallel, seconds of everything else) per batch.
 
-    None for Python code: its threads take turns, and how much of it does cannot be seen from outside.
+    None if there are no statistics, or for Python code: its threads take turns, and for how much of it cannot
+    be measured from outside.
     """
     mapping = node_seconds(differential, ("map",))
     if mapping is None or any(

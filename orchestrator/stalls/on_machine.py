@@ -1,6 +1,5 @@
 """train --io-analyze: measure the input on the leased machine, after the results of the run were
-downloaded.
-"""
+downloaded."""
 
 from __future__ import annotations
 
@@ -36,10 +35,10 @@ from orchestrator.stalls.scratch_run import (
 
 _MOST = {RESULT: MOST_BYTES, "refused": REFUSED_BYTES, "exit.json": SHORT}
 _LOG = 1 << 33
-"""Bytes of a log or a trace of the measurement, which lasts minutes."""
+"""Maximum bytes of a log or a trace of the measurement, which lasts minutes."""
 
 PLACE = "io"
-"""Of a run's folder: what its input costs."""
+"""Folder below that of a run for what its input costs."""
 
 
 def analyse(
@@ -53,9 +52,9 @@ def analyse(
 ) -> Profiled:
     """Run the command of a run once more on its machine, in a folder of its own, and measure its input.
 
-    The run itself, its files and its record stay as they are; the result is in `runs/<id>/io/`. Raises
-    HostError where contact was lost, MalformedAnswer where a file of the measurement cannot be one,
-    UsageError where there is no such run.
+    The run, its files and its record are not changed; the result is in `runs/<id>/io/`. Raises HostError if
+    contact is lost, MalformedAnswer if a file of the measurement is invalid, UsageError if there is no such
+    run.
     """
     project = Project.at(folder)
     held, run = known_run(project, run_id, lease)
@@ -88,7 +87,7 @@ def _measured(session: Session, run_id: str, home: Path, wish: Options) -> Profi
             session.host.get(f"{there}/{each}", home / each, most=_MOST.get(each, _LOG))
         except MalformedAnswer:
             raise
-        except HostError:  # it was never written
+        except HostError:  # it was not written
             (home / each).unlink(missing_ok=True)
     scratch = Scratch(Path(session.profile.code.path), Path(there) / "work")
     return read(home, run_id, job.argv, exit_, scratch)
@@ -105,7 +104,7 @@ def _free_name(session: Session, run_id: str) -> str:
 def _job(session: Session, run_id: str, name: str, wish: Options) -> Job:
     begun = session.ledger.lease().runs[run_id].draft.job
     assert begun is not None, "a run that is only found was not started from here"
-    # What lies there now is measured, also where a later run has sent something else since.
+    # The present trees are measured, even if a later run has sent something else since.
     trees = tuple(replace(link, digest="") for link in begun.trees)
     plan = {"feed": wish.plan(jobs.run_dir(session.agent, name))}
     env = {**session.profile.train.environment(), "ORCH_IMPOSE": json.dumps(plan)}

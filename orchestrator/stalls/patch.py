@@ -12,7 +12,7 @@ Edit = Mapping[str, Any]
 line to write before its statement)."""
 
 _PLACES = {("map", "num_parallel_calls"): 1, ("interleave", "num_parallel_calls"): 3}
-"""Where an argument may stand that is known by its name."""
+"""Position of an argument that may also be given by name."""
 
 
 def change_call(source: str, edits: Sequence[Edit]) -> str | None:

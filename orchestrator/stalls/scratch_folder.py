@@ -1,7 +1,7 @@
-"""A scratch folder for a run that is only measured: code and models copied, everything else linked to.
+"""A scratch folder for a run that is only measured: code and models are copied, everything else is linked.
 
-Data are read where they lie, on the disk that is to be measured. What the run writes lands in the scratch
-folder: the runtime's guard turns a link into a file of the copy's own before it is written.
+Data are read from their original place, on the disk that is to be measured. What the run writes stays in the
+scratch folder: before a link is written, the runtime's guard replaces it by a copy of the file.
 """
 
 from __future__ import annotations
@@ -17,11 +17,11 @@ CODE = frozenset((".py", ".pyi", ".toml", ".yaml", ".yml", ".json", ".cfg", ".in
 CODE_BYTES = 1 << 20
 MODELS = frozenset((".keras", ".h5", ".hdf5", ".tflite", ".pb", ".pkl", ".joblib"))
 MODEL_BYTES = 256 << 20
-"""What an earlier run left is written again by this one, and libraries write through links: it is copied, up
-to this size."""
+"""Maximum bytes of a model that is copied: this run overwrites what an earlier one left, and libraries write
+through links."""
 
 MANY = 5000
-"""Entries of a folder from which on it is linked to as a whole."""
+"""A folder with more entries is linked as a whole."""
 
 _LEFT_OUT = frozenset((".git", ".hg", ".svn", ".orch", "__pycache__", ".mypy_cache", ".ruff_cache"))
 _WHOLE = frozenset(("runs", "node_modules", "site-packages"))
@@ -59,7 +59,7 @@ class Scratch:
 
 
 def copy_project(original: Path, copy: Path) -> Scratch:
-    """Make the copy. Raises OSError."""
+    """Create the scratch copy. Raises OSError."""
     _fill(original, copy)
     return Scratch(original, copy)
 

@@ -1,6 +1,5 @@
 """profile: measure what the input of a training costs and what fixes of its pipeline gain, in a scratch
-run.
-"""
+run."""
 
 from __future__ import annotations
 
@@ -45,7 +44,7 @@ _LOG_END = 1 << 16
 _SCRIPT_BYTES = 1 << 22
 
 _LAST, _LONGEST = 8, 200
-"""Lines of a failed command's output that are shown, and characters of one."""
+"""Maximum lines of a failed command's output that are shown, and characters of each."""
 
 LIMIT = 900.0
 """Seconds, start-up included, after which a scratch run is ended."""
@@ -53,10 +52,12 @@ LIMIT = 900.0
 
 @dataclass(frozen=True)
 class Options:
-    """What is to be measured. `attempt`: try the fixes; `files`: opens and reads of each path; `trace`: steps
-    under tf.profiler; `seconds` of a window, `rounds` of them, `budget` seconds for all; `staging`: a folder
-    on
-    a fast disk."""
+    """What to measure. `attempt`: try the fixes; `files`: count opens and reads of each path; `trace`: number
+    of steps under tf.profiler.
+
+    `seconds` of one window, `rounds` of windows, `budget`: seconds for everything; `staging`: a folder on a
+    fast disk.
+    """
 
     attempt: bool = False
     files: bool = False
@@ -67,7 +68,8 @@ class Options:
     staging: str | None = None
 
     def plan(self, folder: str) -> dict[str, Any]:
-        """Return the "feed" intervention whose results are written to `folder` of that side."""
+        """Return the "feed" intervention that writes its results to `folder` of the computer where the run
+        is."""
         return {
             "result": f"{folder}/{RESULT}",
             "try": self.attempt,
@@ -83,9 +85,12 @@ class Options:
 
 @dataclass(frozen=True)
 class Profiled:
-    """What came out. `found` is None where nothing could be measured, and `why` says so; `system` is what the
-    sampler saw. `change`: the winning fix as a diff of the script. `untried`: why no fix was tried,
-    where that was asked for. `last_lines` of a command that failed."""
+    """The result. `found` is None if nothing could be measured; `why` is the reason. `system`: measurements
+    of the sampler.
+
+    `change`: the winning fix as a diff of the script. `untried`: why no fix was tried, if that was requested.
+    `last_lines`: the end of the output of a command that failed.
+    """
 
     run_id: str
     folder: Path
@@ -113,7 +118,7 @@ class Profiled:
         )
 
     def as_json(self) -> dict[str, Any]:
-        """The published object."""
+        """Return the published object."""
         return {
             "run_id": self.run_id,
             "folder": str(self.folder),
@@ -146,12 +151,11 @@ def profile(
     output: Callable[[bytes], None] | None = None,
     progress: Progress | None = None,
 ) -> Profiled:
-    """Measure the training that `command` runs, here, in a scratch copy of the current folder.
+    """Measure the training that `command` runs, on this computer, in a scratch copy of the current folder.
 
-    Without a command, that of `orch.yaml`. The run ends by itself once all is measured; what it wrote is
-    gone,
-    what was measured is in `runs/<id>/`. Raises UsageError for a command that cannot be started, LocalError
-    where there is no room for a scratch copy.
+    Without a command, that of `orch.yaml`. The run ends by itself after the measurement; what it wrote is
+    deleted, and the measurement is in `runs/<id>/`. Raises UsageError for a command that cannot be started,
+    and LocalError if there is no room for a scratch copy.
     """
     wanted = wish or Options()
     tell = progress or Silent()

@@ -1,6 +1,6 @@
 """A job's command: its environment, and its first process, which waits until it is released."""
 
-# Thin over the kernel: descriptors, modes and races are said in os calls.
+# Close to the kernel: descriptors, modes and races need os calls, not pathlib.
 # ruff: noqa: PTH100, PTH110, PTH112, PTH118, PTH120
 
 from __future__ import annotations

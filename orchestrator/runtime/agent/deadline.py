@@ -4,7 +4,7 @@ It is armed once: later calls do not move it, so no client's clock can. Within o
 clock that cannot be set; after a restart by the machine's time of day.
 """
 
-# Thin over the kernel: paths are texts here.
+# Close to the kernel: paths are strings here.
 # ruff: noqa: PTH103, PTH118
 
 from __future__ import annotations

@@ -5,7 +5,7 @@ events BASE RUN    standard input: {"have": {path: bytes}}; prints {"files": [{"
                    is not all, ask again. A file that is shorter than what was had comes anew, `at` 0.
 """
 
-# Thin over the kernel: links and races are said in os calls.
+# Close to the kernel: links and races need os calls, not pathlib.
 # ruff: noqa: PTH118
 
 from __future__ import annotations

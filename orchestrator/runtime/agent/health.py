@@ -8,7 +8,7 @@ Progress is output or a training step. For a job that has shown no step yet, it 
 core, or of a MiB of disk traffic: a job may load its data, or train unobserved, in silence.
 """
 
-# Thin over the kernel: descriptors and races are said in os calls.
+# Close to the kernel: descriptors and races need os calls, not pathlib.
 # ruff: noqa: PTH118
 
 from __future__ import annotations

@@ -13,7 +13,7 @@ What the other verbs do not need, `start` and `outputs` import late: each verb i
 What cannot be done is told as {"error", "kind"} on standard error with exit status 3.
 """
 
-# Thin over the kernel: descriptors, modes and races are said in os calls.
+# Close to the kernel: descriptors, modes and races need os calls, not pathlib.
 # ruff: noqa: PTH110
 
 from __future__ import annotations

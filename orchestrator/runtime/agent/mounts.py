@@ -5,7 +5,7 @@ mount namespace of the job nor an unmount before its end hides one. Only Linux h
 program can make.
 """
 
-# Thin over the kernel: numbers, structures and descriptors are said in os calls.
+# Close to the kernel: numbers, structures and descriptors need os calls, not pathlib.
 
 from __future__ import annotations
 

@@ -5,7 +5,7 @@ thirty seconds before. The watcher asks and writes `BASE/notice.json`; every sup
 it.
 """
 
-# Thin over the kernel: paths are texts here.
+# Close to the kernel: paths are strings here.
 # ruff: noqa: PTH118
 
 from __future__ import annotations

@@ -1,6 +1,6 @@
 """Start a run: prepare its folder and fork its supervisor, once, however often it is requested."""
 
-# Thin over the kernel: descriptors, modes and races are said in os calls.
+# Close to the kernel: descriptors, modes and races need os calls, not pathlib.
 # ruff: noqa: PTH101, PTH103, PTH112, PTH117, PTH208
 
 from __future__ import annotations

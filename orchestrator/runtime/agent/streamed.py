@@ -1,6 +1,6 @@
 """Data that arrive during a run: whether a download failed, or will never finish."""
 
-# Thin over the kernel: descriptors and races are said in os calls.
+# Close to the kernel: descriptors and races need os calls, not pathlib.
 # ruff: noqa: PTH118, PTH120
 
 from __future__ import annotations

@@ -5,7 +5,7 @@ run has ended only when `exit.json` is written: whatever dies in between, nothin
 invented.
 """
 
-# Thin over the kernel: descriptors, modes and races are said in os calls.
+# Close to the kernel: descriptors, modes and races need os calls, not pathlib.
 # ruff: noqa: PTH110, PTH118
 
 from __future__ import annotations

@@ -12,7 +12,7 @@ On a spot machine of CLOUD (aws, gcp) it also asks for the cloud's announcement 
 run. Prints {"pid", "left", "idle"}.
 """
 
-# Thin over the kernel: descriptors, modes and races are said in os calls.
+# Close to the kernel: descriptors, modes and races need os calls, not pathlib.
 # ruff: noqa: PTH100, PTH103, PTH116, PTH118, PTH208
 
 from __future__ import annotations

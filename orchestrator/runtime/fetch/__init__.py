@@ -1,9 +1,9 @@
 """Objects of a bucket, pulled by the machine itself: verb `fetch`.
 
-serve      the conversation: what is wanted, links for it, and the tree that it became
-stream     the same tree, shown at once while it comes; fuse and mounting do that
-objects    a tree being fetched: what is here, what is missing, what came
-download   objects in parallel ranged reads, verified, resumed after a cut, in place by a rename
-journal    what came already, so that a fetch that was killed goes on
-checksums  crc32c beside what hashlib has
+serve      the protocol: receive the list of objects, ask for links, report the resulting tree
+stream     show the same tree at once, while its objects are being fetched; uses fuse and mounting
+objects    fetch a tree of objects: find what is here, request what is missing, put objects in place
+download   parallel ranged reads; objects are verified, resumed after a cut, and renamed into place
+journal    list what has come, so that a fetch that was killed can be continued
+checksums  crc32c, in addition to the hashes of hashlib
 """

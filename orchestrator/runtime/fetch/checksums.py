@@ -1,7 +1,7 @@
-"""Checksums of objects as stores keep them: sha256, md5 and crc32c, all fed as hashlib's are.
+"""Checksums of objects as stores keep them: sha256, md5 and crc32c, with the interface of hashlib.
 
-crc32c is not in the standard library. The kernel has it (AF_ALG, at the speed of memory); where it does not
-lend it, many lanes are computed at once by bytes.translate and whole numbers, at some 100 MB/s.
+The standard library has no crc32c. The kernel's is used if available (AF_ALG, at the speed of memory);
+otherwise many lanes are computed at once with bytes.translate and large integers, at about 100 MB/s.
 """
 
 from __future__ import annotations
@@ -19,7 +19,7 @@ _ALL = 0xFFFFFFFF
 
 
 def checker(checksum: str) -> Optional["Checker"]:
-    """What proves a content of this checksum ("algorithm:hex"); None where there is nothing to prove."""
+    """Return a Checker for a checksum "algorithm:hex"; None if it is empty or of an unknown algorithm."""
     algorithm, _, expected = checksum.partition(":")
     if algorithm == "crc32c":
         return Checker(crc32c(), expected)
@@ -29,7 +29,7 @@ def checker(checksum: str) -> Optional["Checker"]:
 
 
 class Checker:
-    """A hash that is fed, and what it must become."""
+    """A hash of data that is passed to `update`, and its expected value."""
 
     def __init__(self, hasher: Any, expected: str) -> None:
         self.update = hasher.update
@@ -41,17 +41,17 @@ class Checker:
 
 
 def crc32c() -> Any:
-    """A new crc32c: the kernel's, or ours."""
+    """Return a new crc32c hash, of the kernel if possible."""
     return KernelCrc32c() if _kernel_has_it() else Crc32c()
 
 
 def _md5() -> Any:
-    # `usedforsecurity` lets it be used on machines in FIPS mode: it finds damage here, not attackers.
+    # `usedforsecurity=False` permits MD5 in FIPS mode; here it detects damage, not attacks.
     return hashlib.md5(usedforsecurity=False)
 
 
 class Crc32c:
-    """crc32c, computed here."""
+    """crc32c in Python."""
 
     def __init__(self) -> None:
         self._state = _ALL
@@ -67,7 +67,7 @@ class Crc32c:
 
 
 class KernelCrc32c:
-    """crc32c, computed by the kernel."""
+    """crc32c of the kernel."""
 
     def __init__(self) -> None:
         with socket.socket(socket.AF_ALG, socket.SOCK_SEQPACKET, 0) as algorithm:
@@ -117,7 +117,7 @@ def _table() -> List[int]:
 
 _TABLE = _table()
 _PLANES = [bytes(value >> shift & 0xFF for value in _TABLE) for shift in (0, 8, 16, 24)]
-"""The table's bytes: plane 0 has the lowest of every value."""
+"""Bytes of the table's values: plane 0 has the lowest byte of each."""
 
 
 def _bytewise(state: int, data: bytes) -> int:
@@ -127,18 +127,20 @@ def _bytewise(state: int, data: bytes) -> int:
 
 
 def _skip(state: int, count: int) -> int:
-    """The state after `count` zero bytes."""
+    """Return the state after `count` zero bytes."""
     return _bytewise(state, bytes(count))
 
 
 @lru_cache(maxsize=None)
 def _skips() -> List[List[int]]:
-    """How a lane's state moves across the next lane: linear, so by one table for each of its bytes."""
+    """Return tables that advance a state by one lane of zero bytes: this is linear, so there is one table per
+    byte of the state."""
     return [[_skip(value << shift, _STRIDE) for value in range(256)] for shift in (0, 8, 16, 24)]
 
 
 def _block(state: int, data: bytes) -> int:
-    """The state after a block: all lanes begin at 0, and are joined one after the other."""
+    """Return the state after a block: all lanes start with state 0, and are then combined one after the
+    other."""
     planes = [bytes(_LANES)] * 4
     for place in range(_STRIDE):
         index = _xor(planes[0], data[place::_STRIDE])

@@ -1,10 +1,11 @@
-"""Objects into files: parallel ranged reads into a staging folder, verified, then renamed into their place.
+"""Download objects in parallel ranged reads into a staging folder, and verify them there.
 
-A large object is read in parts by several threads; the parts that came are noted beside it, so that a fetch
-that was killed goes on with the rest. What is not what its checksum says is fetched again, whole.
+A large object is read in parts by several threads; its complete parts are listed beside it, so that a fetch
+that was killed continues with the others. An object that does not match its checksum is fetched again from
+the beginning.
 """
 
-# Thin over the kernel: descriptors, modes and races are said in os calls.
+# Close to the kernel: descriptors, modes and races need os calls, not pathlib.
 # ruff: noqa: PTH108, PTH118, PTH208
 
 from __future__ import annotations
@@ -20,12 +21,12 @@ from ..http import Client, HttpError
 from .checksums import checker
 
 PART = 32 << 20
-"""Bytes of one ranged read."""
+"""Maximum bytes of one ranged read."""
 _STOP, _FIRST, _IN_TURN = range(3)
 
 
 class Wanted(NamedTuple):
-    """One object: where it belongs in the tree, and what it must be. `checksum` may be empty."""
+    """One object: its path in the tree, and what it must be. `checksum` may be empty."""
 
     path: str
     size: int
@@ -39,7 +40,7 @@ class Link(NamedTuple):
 
 
 class Part(NamedTuple):
-    """Bytes of the object `number` to read with `link`."""
+    """`size` bytes of object `number`, from offset `first`, to be read with `link`."""
 
     number: int
     first: int
@@ -48,14 +49,14 @@ class Part(NamedTuple):
 
 
 class Arrived(NamedTuple):
-    """Some bytes of a part."""
+    """Bytes of an object that were received."""
 
     number: int
     bytes: int
 
 
 class Verified(NamedTuple):
-    """An object is verified, and waits in staging under `name`. `bytes` of it no Arrived has told."""
+    """An object is verified and is in staging under `name`. `bytes`: those that no Arrived has reported."""
 
     number: int
     name: str
@@ -64,13 +65,13 @@ class Verified(NamedTuple):
 
 
 class Damaged(NamedTuple):
-    """An object was not what its checksum says; its bytes were dropped."""
+    """An object did not match its size or checksum; its bytes were removed."""
 
     number: int
 
 
 class Failed(NamedTuple):
-    """A part did not come. `kind` as in HttpError, or "disk"."""
+    """A part could not be read. `kind` as in HttpError, or "disk"."""
 
     part: Part
     kind: str
@@ -81,7 +82,7 @@ Event = Union[Arrived, Verified, Damaged, Failed]
 
 
 class Staging:
-    """The folder where objects wait until they are whole; for every large one, the parts that came."""
+    """The folder of incomplete objects; for each large one, its complete parts are listed in a file."""
 
     def __init__(self, folder: str) -> None:
         self._folder = folder
@@ -89,7 +90,7 @@ class Staging:
         self._missing: Dict[str, Set[int]] = {}
 
     def name(self, wanted: Wanted) -> str:
-        """A name of its own for every version of every object."""
+        """Return a file name that is unique for each version of each object."""
         told = "\0".join((wanted.path, wanted.version, str(wanted.size), wanted.checksum))
         return hashlib.sha256(told.encode("utf-8", "surrogateescape")).hexdigest()[:40]
 
@@ -97,7 +98,8 @@ class Staging:
         return os.path.join(self._folder, name)
 
     def missing(self, wanted: Wanted) -> List[int]:
-        """The first bytes of the parts that are to come, in order; makes the file of a large object."""
+        """Return the offsets of the parts that are still missing, sorted; creates the file of a large
+        object."""
         if wanted.size <= PART:
             return [0]
         name = self.name(wanted)
@@ -108,7 +110,7 @@ class Staging:
         return sorted(self._missing[name])
 
     def came(self, name: str, first: int) -> bool:
-        """Note a part of a large object; whether it was the last that was missing."""
+        """Record a complete part of a large object. Returns whether no part is missing any more."""
         with self._lock:
             with open(self.path(f"{name}.parts"), "a", encoding="ascii") as file:
                 file.write(f"{first}\n")
@@ -116,7 +118,7 @@ class Staging:
             return not self._missing[name]
 
     def drop(self, name: str) -> None:
-        """Forget all that came of an object."""
+        """Remove everything that was received of an object."""
         for path in (f"{name}.parts", name):
             try:
                 os.unlink(self.path(path))
@@ -124,7 +126,7 @@ class Staging:
                 pass
 
     def clear(self, keep: Set[str]) -> None:
-        """Remove what belongs to no object that is wanted."""
+        """Remove files of objects whose names are not in `keep`."""
         for name in os.listdir(self._folder):
             if name.partition(".")[0] not in keep:
                 os.unlink(self.path(name))
@@ -140,7 +142,7 @@ class Staging:
 
 
 class Pool:
-    """Threads that read the parts that are put before them, and report to `events`."""
+    """Threads that read queued parts and report to `events`."""
 
     def __init__(self, staging: Staging, wanted: List[Wanted], threads: int) -> None:
         self._tasks: "queue.PriorityQueue[Tuple[int, int, Optional[Part]]]" = queue.PriorityQueue()
@@ -153,11 +155,11 @@ class Pool:
             thread.start()
 
     def put(self, part: Part, urgent: bool = False) -> None:
-        """Have a part read: after the ones that were put before, or before them all."""
+        """Queue a part: after those that were queued earlier, or before all others if it is urgent."""
         self._tasks.put((_FIRST if urgent else _IN_TURN, next(self._count), part))
 
     def close(self) -> None:
-        """Let every thread end after what it is at."""
+        """End every thread after its current part."""
         for _ in self._threads:
             self._tasks.put((_STOP, next(self._count), None))
 
@@ -185,7 +187,8 @@ class Pool:
         return self._checked(part.number, wanted, name)
 
     def _whole(self, client: Client, part: Part, wanted: Wanted, name: str) -> Event:
-        """An object of one part: hashed as it comes, so that it need not be read again."""
+        """Fetch an object of one part, and hash it while it is received, so that it need not be read
+        again."""
         hasher, proof, size = hashlib.sha256(), checker(wanted.checksum), 0
         flags = os.O_WRONLY | os.O_CREAT | os.O_TRUNC | os.O_NOFOLLOW | os.O_CLOEXEC
         fd = os.open(self._staging.path(name), flags, 0o600)

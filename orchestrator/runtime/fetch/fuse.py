@@ -1,8 +1,8 @@
-"""A read-only file system of fixed names and sizes, spoken to the kernel by the FUSE protocol 7.31.
+"""A read-only file system of fixed names and sizes, served to the kernel by the FUSE protocol 7.31.
 
-Names and sizes are known from the first moment; contents may come later. Opening a file whose content has not
-come waits until it has, or fails with EIO. Nothing of a file can be read before, as reading needs an open
-file. When this process ends, every access fails with ENOTCONN: nobody takes what is there for the whole.
+Names and sizes are known from the beginning; contents may come later. Opening a file whose content is missing
+waits for it, or fails with EIO; since reading needs an open file, no incomplete file can be read. When this
+process ends, every access fails with ENOTCONN, so an incomplete tree is never taken for complete.
 """
 
 from __future__ import annotations
@@ -34,7 +34,7 @@ _RELEASE, _INIT_, _OPENDIR, _READDIR, _RELEASEDIR = 18, 26, 27, 28, 29
 _INTERRUPT, _DESTROY, _BATCH_FORGET = 36, 38, 42
 _SILENT = frozenset((_FORGET, _BATCH_FORGET))
 _CHANGING = frozenset((4, 6, 8, 9, 10, 11, 12, 13, 16, 21, 24, 35, 43, 45))
-"""Requests that would write; the mount is read-only, so the kernel refuses them first."""
+"""Requests that would write. The mount is read-only, so the kernel normally refuses them itself."""
 _ASYNC_READ, _PARALLEL_DIROPS, _MAX_PAGES = 1 << 0, 1 << 18, 1 << 22
 _KEEP_CACHE = 1 << 1
 _PAGES = 256
@@ -45,7 +45,7 @@ _BLOCK = 4096
 
 
 class _Node(NamedTuple):
-    """One name: its parent, and its own number among the files (-1: a folder)."""
+    """One name: its parent, and the index of its file (-1: a folder)."""
 
     parent: int
     is_folder: bool
@@ -61,10 +61,10 @@ class _Waiting(NamedTuple):
 
 
 class FileSystem:
-    """The tree of `rows`; `files` gives the number of each file.
+    """The tree of `rows`; `files` maps each file's path to its index.
 
-    `wanted` is told the number of a file that somebody opens and that has not come. `content` opens one that
-    has: a descriptor to read it.
+    `wanted` is called with the index of a file that is opened before its content came. `content` opens a file
+    whose content is there, and returns a descriptor for reading.
     """
 
     def __init__(
@@ -111,7 +111,7 @@ class FileSystem:
     # ------------------------------------------------------------ contents
 
     def came(self, number: int) -> None:
-        """The content of a file is there, whole and verified: let those open it who wait."""
+        """Mark a file's content as present and verified, and answer the processes that wait to open it."""
         with self._lock:
             self._come[number] = True
             waiting = self._waiting.pop(number, [])
@@ -122,7 +122,7 @@ class FileSystem:
                 self._say(each.unique, error=error.errno or errno.EIO)
 
     def fail(self) -> None:
-        """No more files come: opening one that has not come fails from now on, and fails who waits."""
+        """Fail with EIO whoever waits for a file, or later opens one whose content has not come."""
         with self._lock:
             self._failed = True
             waiting = [each for some in self._waiting.values() for each in some]
@@ -149,7 +149,7 @@ class FileSystem:
         return _OPENED.pack(handle, _KEEP_CACHE, 0)
 
     def _interrupt(self, body: memoryview) -> None:
-        """A process that waits for a file is to end: let go of it."""
+        """Answer a waiting request with EINTR, because its process was interrupted."""
         (unique,) = struct.unpack_from("<Q", body)
         with self._lock:
             found = False
@@ -163,7 +163,7 @@ class FileSystem:
     # ------------------------------------------------------------ requests
 
     def _answer(self, code: int, unique: int, node: int, body: memoryview) -> Optional[bytes]:
-        """The answer; None where there is none, or it comes later."""
+        """Return the answer; None if there is none or it follows later."""
         if code == _READ_:
             handle, offset, size = _READ.unpack_from(body)
             return os.pread(self._open[handle], size, offset)
@@ -206,7 +206,7 @@ class FileSystem:
     def _looked_up(self, parent: int, name: bytes) -> bytes:
         node = self._nodes[parent].names.get(name)
         if node is None:
-            return _ENTRY.pack(0, 0, _FOR_EVER, 0, 0, 0) + bytes(_ATTR.size)  # remembered as absent
+            return _ENTRY.pack(0, 0, _FOR_EVER, 0, 0, 0) + bytes(_ATTR.size)  # absence is cached
         return _ENTRY.pack(node, 0, _FOR_EVER, _FOR_EVER, 0, 0) + self._attributes(node)
 
     def _attributes(self, node: int) -> bytes:
@@ -216,7 +216,7 @@ class FileSystem:
         return _ATTR.pack(node, about.size, blocks, *times, about.mode, links, *self._owner, 0, _BLOCK, 0)
 
     def _listed(self, node: int, offset: int, size: int) -> bytes:
-        """Entries from `offset` on that fit into `size` bytes."""
+        """Return the folder's entries from index `offset` on, as many as fit into `size` bytes."""
         about = self._nodes[node]
         every = [(b".", node), (b"..", about.parent), *about.names.items()]
         found = bytearray()
@@ -233,7 +233,7 @@ class FileSystem:
         try:
             os.writev(self._device, [_OUT.pack(_OUT.size + len(answer), -error, unique), answer])
         except OSError as refused:
-            if refused.errno not in (errno.ENOENT, errno.ENODEV):  # whoever asked is gone, or the mount is
+            if refused.errno not in (errno.ENOENT, errno.ENODEV):  # the caller or the mount is gone
                 raise
 
 

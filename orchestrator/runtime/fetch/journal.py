@@ -1,10 +1,10 @@
-"""What of a tree of objects came already: one line for each, written after the file was in its place.
+"""A journal of the objects of a tree: one line for each, written after its file was put in place.
 
-A fetch that was killed reads it and goes on. A line says which version it was, so that a changed object is
-fetched again; a file whose stamp is no longer the noted one is read before it counts.
+A fetch that was killed reads it and continues. A line contains the version, so that a changed object is
+fetched again. A file whose stamp differs from the recorded one is read before it is accepted.
 """
 
-# Thin over the kernel: descriptors, modes and races are said in os calls.
+# Close to the kernel: descriptors, modes and races need os calls, not pathlib.
 # ruff: noqa: PTH105, SIM115
 
 from __future__ import annotations
@@ -17,7 +17,7 @@ from ..transfer import tree
 
 
 class Came(NamedTuple):
-    """A file in its place: of which version, its SHA-256, and its stamp then."""
+    """A file in its place: its version, SHA-256, and its stamp at that time."""
 
     path: str
     version: str
@@ -26,14 +26,14 @@ class Came(NamedTuple):
 
 
 class Journal:
-    """The lines beside the tree at `root`. One writer, who holds the tree's lock."""
+    """The journal beside the tree at `root`. Only the holder of the tree's lock may write."""
 
     def __init__(self, root: str) -> None:
         self._path = f"{root}.objects"
         self._file: Optional[IO[str]] = None
 
     def read(self) -> Dict[str, Came]:
-        """path -> what came last. A line that was cut short, as by a kill, is none."""
+        """Return path -> its last line. Incomplete lines, which a kill can leave, are ignored."""
         found = {}
         for came in self._lines():
             found[came.path] = came
@@ -49,7 +49,7 @@ class Journal:
             self._file.flush()
 
     def rewrite(self, lines: List[Came]) -> None:
-        """Keep only these lines."""
+        """Replace the journal by these lines."""
         self.close()
         with open(f"{self._path}.part", "w", encoding="ascii") as file:
             file.writelines(json.dumps(came, separators=(",", ":")) + "\n" for came in lines)

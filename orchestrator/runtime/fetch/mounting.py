@@ -1,7 +1,7 @@
-"""Mount a FUSE file system: by the kernel's own call where this process may, else by fusermount3.
+"""Mount a FUSE file system: with the kernel's own call if this process may, else with fusermount3.
 
-Root may. Others need `fusermount3` (Debian and Ubuntu: the package fuse3), which is setuid, and a /dev/fuse
-that they may open.
+Root may. Others need `fusermount3` (Debian and Ubuntu: package fuse3), which is setuid, and permission to
+open /dev/fuse.
 """
 
 # ruff: noqa: PTH110
@@ -26,11 +26,12 @@ _OCTAL = re.compile(r"\\([0-7]{3})")
 
 
 class CannotMount(Exception):
-    """No file system can be mounted here, with the reason."""
+    """No file system can be mounted here. The text is the reason."""
 
 
 def mount(place: str) -> int:
-    """Mount at the folder `place`; the device on which its requests are answered. Raises CannotMount."""
+    """Mount at the folder `place`; returns the descriptor on which requests are read and answered. Raises
+    CannotMount."""
     if not os.path.exists(_DEVICE):
         raise CannotMount(f"this machine has no {_DEVICE}")
     try:
@@ -44,14 +45,14 @@ def mount(place: str) -> int:
 
 
 def unmount(place: str) -> None:
-    """Take away what is mounted at `place`, also where its process is dead; nothing where nothing is."""
+    """Unmount `place`, even if the process that served it is dead; do nothing if nothing is mounted there."""
     if _call("umount2", os.fsencode(place), _DETACH) != 0 and _helper():
         with contextlib.suppress(OSError, subprocess.SubprocessError):
             subprocess.run([_helper(), "-u", "-z", "--", place], capture_output=True, timeout=60, check=False)
 
 
 def mounted() -> List[str]:
-    """Every folder at which something is mounted, its process alive or not."""
+    """Return every mount point, whether its process is alive or not."""
     with open("/proc/self/mountinfo", encoding="utf-8", errors="surrogateescape") as mounts:
         return [_OCTAL.sub(lambda found: chr(int(found[1], 8)), line.split()[4]) for line in mounts]
 

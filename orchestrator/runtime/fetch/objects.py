@@ -1,6 +1,6 @@
-"""A tree of objects being fetched: what is here already, what is missing, what came and took its place."""
+"""Fetch a tree of objects: find what is here already, fetch what is missing, put it in place."""
 
-# Thin over the kernel: descriptors, modes and races are said in os calls.
+# Close to the kernel: descriptors, modes and races need os calls, not pathlib.
 # ruff: noqa: PTH101, PTH103, PTH118, PTH208
 
 from __future__ import annotations
@@ -21,7 +21,7 @@ from .download import PART, Arrived, Damaged, Event, Failed, Link, Part, Pool, S
 from .journal import Came, Journal
 
 AHEAD = 256
-"""Objects that have links and are not here yet, at most."""
+"""Maximum number of objects that have links and are not here yet."""
 _THREADS = 24
 _TRIES = 3
 _REPORT = 0.5
@@ -29,25 +29,26 @@ _FILE, _FOLDER = 0o444, 0o755
 
 
 class Client:
-    """Who wants the objects. All but `links` may be left as it is."""
+    """Supplies links and is notified of progress. Only `links` has to be overridden."""
 
     def links(self, numbers: List[int]) -> List[Any]:
-        """[url, {header: value}] for each of these objects; called again where one was not taken any more."""
+        """Return [url, {header: value}] for each of these objects. Called again for one whose link was
+        denied."""
         raise NotImplementedError
 
     def progress(self, count: int) -> None:
-        """So many bytes came so far."""
+        """Receive the number of bytes that were fetched so far."""
 
     def came(self, number: int) -> None:
-        """An object lies in its place, whole and verified."""
+        """Receive the index of an object that is in its place, complete and verified."""
 
     def urgent(self) -> List[int]:
-        """Objects that somebody waits for; each is named once."""
+        """Return the objects that are being waited for, each only once."""
         return []
 
 
 def rows_of(wanted: List[Wanted]) -> List[Row]:
-    """The tree that the objects make, without hashes: files, and the folders above them."""
+    """Return the tree of the objects, without real hashes: files, and the folders above them."""
     folders: Set[str] = set()
     for each in wanted:
         parts = each.path.split("/")
@@ -57,10 +58,10 @@ def rows_of(wanted: List[Wanted]) -> List[Row]:
 
 
 class Fetch:
-    """One tree being fetched."""
+    """Fetches one tree."""
 
     def __init__(self, place: str, wanted: List[Wanted], client: Client, ahead: int = AHEAD) -> None:
-        """`ahead`: objects that are asked for at once, at most."""
+        """`ahead`: maximum number of objects that have links and are not here yet."""
         self._place = place
         self._wanted = wanted
         self._client = client
@@ -77,7 +78,8 @@ class Fetch:
         self._reported = 0.0
 
     def run(self, single: str, root: str) -> Dict[str, Any]:
-        """Fetch what is missing; the last message of the conversation. The caller holds the tree's lock."""
+        """Fetch what is missing; return the last message of the protocol. The caller holds the tree's
+        lock."""
         taken = self._run(rows_of(self._wanted))
         if single:
             apply.expose(self._place, single, root)
@@ -85,7 +87,7 @@ class Fetch:
         return taken
 
     def missing(self) -> List[int]:
-        """The objects that do not lie here, in the order that was asked for."""
+        """Return the objects that are not here, in the requested order."""
         return self._needed(record.recall(self._place))
 
     def _run(self, rows: List[Row]) -> Dict[str, Any]:
@@ -143,7 +145,7 @@ class Fetch:
         return (stamp, hashed) if hashed == came.sha256 else None
 
     def _clear(self, target: Confined, rows: List[Row]) -> None:
-        """Remove what belongs to no object, and make the folders."""
+        """Remove what belongs to no object, and create the folders."""
         listed = tree.survey(self._place)
         have = [found.row for found in listed.found] + [Row(path, "special") for path in listed.special]
         for path in reversed(difference(have, rows).remove):
@@ -180,7 +182,7 @@ class Fetch:
             self._journal.close()
 
     def _require_room(self, stage: str, need: List[int]) -> None:
-        """Refuse where the disk cannot hold the rest; what lies in staging is there already."""
+        """Raise Refused if the disk cannot hold the rest; bytes in staging already count."""
         there = sum(os.lstat(os.path.join(stage, name)).st_blocks * 512 for name in os.listdir(stage))
         size = sum(self._wanted[number].size for number in need)
         if size - there > apply.free(stage):
@@ -189,7 +191,7 @@ class Fetch:
     def _begin(
         self, pool: Pool, staging: Staging, batch: List[int], urgent: FrozenSet[int] = frozenset()
     ) -> None:
-        """Ask for links, and put the parts to read before the threads; the urgent ones first."""
+        """Ask for links, and queue the missing parts, the urgent ones first."""
         self._ask_links(batch)
         for number in batch:
             link = self._links[number]
@@ -205,7 +207,7 @@ class Fetch:
             self._links[number] = Link(url, headers)
 
     def _take(self, pool: Pool, staging: Staging, target: Confined, under_way: Set[int]) -> None:
-        """Act on what the threads report."""
+        """Wait for one event of the threads and handle it."""
         event: Event
         try:
             event = pool.events.get(timeout=_REPORT)
@@ -229,13 +231,14 @@ class Fetch:
         self._report()
 
     def _retry(self, pool: Pool, failed: Failed) -> None:
-        """Another link where the old one is not taken any more; everything else ends the fetch."""
+        """Queue the part again with a new link if the old one was denied; any other failure ends the
+        fetch."""
         if failed.kind == "disk":
             raise OSError(failed.text)
         if failed.kind != "denied":
             raise self._refused(failed.part.number, failed.kind, failed.text)
         number = failed.part.number
-        if self._links[number] == failed.part.link:  # no other part has asked for a new one meanwhile
+        if self._links[number] == failed.part.link:  # no other part has renewed it meanwhile
             self._again(self._denied, number, failed.kind, failed.text)
             self._ask_links([number])
         pool.put(failed.part._replace(link=self._links[number]))
@@ -249,7 +252,7 @@ class Fetch:
         return Refused(f"object_{kind}", text, path=self._wanted[number].path)
 
     def _settle(self, staging: Staging, target: Confined, whole: Verified) -> None:
-        """Put a verified object where it belongs, then write down that it came."""
+        """Put a verified object in its place, then add it to the journal."""
         wanted = self._wanted[whole.number]
         folder, name = target.at(wanted.path)
         os.chmod(staging.path(whole.name), _FILE)

@@ -1,18 +1,18 @@
-"""Make a folder the objects that the other side names, fetched from where they are.
+"""Make a folder contain the objects that the client lists, fetched directly from their store.
 
-The conversation, in frames (transfer.frames), on standard input and output:
+The protocol, in frames (transfer.frames), on standard input and output:
 
-    them  {"objects": [[path, size, version, checksum], …], "single"}
-    us    {"links": [index, …]}         links for these, please; asked for as late as they are needed
-    them  {"links": [[url, {header: value}], …]}
-    us    {"bytes": n}                  that came so far; now and then
-    us    {"digest", "sha256": […], "fetched", "damaged"}
-                                        of what now lies here, of every object, how many came and how many
-                                        had to come again
-    at any time, us  {"error", "text", …}   and the end
+    client  {"objects": [[path, size, version, checksum], …], "single"}
+    server  {"links": [index, …]}         request links for these objects; as late as possible
+    client  {"links": [[url, {header: value}], …]}
+    server  {"bytes": n}                  bytes received so far; now and then
+    server  {"digest", "sha256": […], "fetched", "damaged"}
+                                          the tree's digest, the hash of every object, how many were
+                                          fetched, and how often one was fetched again
+    server  {"error", "text", …}          at any time; ends the conversation
 
-The tree is left as `apply` leaves it, with its manifest and stamps. Files take their places one by one, each
-whole and verified; what belongs to no object is removed at the end.
+The tree is left as by `apply`, with its manifest and stamps. Files are put in place one by one, each complete
+and verified; what belongs to no object is removed before the first is fetched.
 """
 
 from __future__ import annotations
@@ -28,7 +28,7 @@ from .objects import Client, Fetch, rows_of
 
 
 def main(argv: List[str]) -> int:
-    """[root]. Exit status 1 where the tree is not there, 2 for a wrong command line."""
+    """Run with [root]. Exit status 1 if the tree could not be fetched, 2 for a wrong command line."""
     if len(argv) != 1:
         print(__doc__, file=sys.stderr)
         return 2
@@ -36,7 +36,7 @@ def main(argv: List[str]) -> int:
 
 
 def serve(root: str, read: Read, write: Write) -> int:
-    """Hold the conversation."""
+    """Run the protocol. Returns the exit status."""
 
     def say(message: Any) -> None:
         send(write, message)
@@ -61,7 +61,7 @@ def serve(root: str, read: Read, write: Write) -> int:
 
 
 class _Far(Client):
-    """The other side of the conversation: it makes links, and is told what came."""
+    """The client of the protocol: it supplies links and gets progress reports."""
 
     def __init__(self, read: Read, say: apply.Say) -> None:
         self._read = read

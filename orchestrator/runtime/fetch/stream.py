@@ -1,20 +1,21 @@
-"""Show a tree of objects, whole by names and sizes, while they are still being fetched: verb `stream`.
+"""Show a tree of objects, with all names and sizes, while they are still being fetched: verb `stream`.
 
-The conversation, in frames, as of `fetch`:
+The protocol, in frames as for `fetch`:
 
-    them  {"objects": [[path, size, version, checksum], …], "single"}
-    us    {"links": [index, …]}          links for these, at most 10,000 at a time, until all have one
-    them  {"links": [[url, {header: value}], …]}
-    us    {"mount", "state"}             where the tree is shown, and the file that says how it stands
-    or    {"mount": "", "state": ""}     nothing is missing: `fetch` lays the tree out at once
-    or    {"error", "text", …}           as of `fetch`; "no_mount" where this machine cannot show it
+    client  {"objects": [[path, size, version, checksum], …], "single"}
+    server  {"links": [index, …]}          request links, at most 10,000 at a time, until all have one
+    client  {"links": [[url, {header: value}], …]}
+    server  {"mount", "state"}             where the tree is shown, and the file that has its state
+    or      {"mount": "", "state": ""}     nothing to show: `fetch` completes the tree at once
+    or      {"error", "text", …}           as for `fetch`; "no_mount" if this machine cannot mount it
 
-Opening a file at the mount waits until its object lies in the tree, verified; what is waited for comes first.
-The process that fetches and shows stays when everybody has gone. An object that does not come as it is listed
-fails whoever waits, and is named in the state. A second call finds the first one's process.
+Opening a file at the mount waits until its object is in the tree, verified; objects that are waited for come
+first. The process that fetches and serves the tree goes on after the connection has ended. If an object
+cannot be fetched as listed, all waiting processes get an error, and the state names the object. A second call
+for the same objects uses the process of the first.
 """
 
-# Thin over the kernel: descriptors, modes and races are said in os calls.
+# Close to the kernel: descriptors, modes and races need os calls, not pathlib.
 # ruff: noqa: PTH103, PTH108, PTH118
 
 from __future__ import annotations
@@ -53,7 +54,7 @@ _NOTHING = {"mount": "", "state": ""}
 
 
 class Shown(NamedTuple):
-    """Where the objects of one tree are shown, and what is kept beside that."""
+    """Paths of the stream of the tree at `root`."""
 
     root: str
 
@@ -75,7 +76,7 @@ class Shown(NamedTuple):
 
 
 def main(argv: List[str]) -> int:
-    """[root]. Exit status 1 where the tree cannot be shown, 2 for a wrong command line."""
+    """Run with [root]. Exit status 1 if the tree cannot be shown, 2 for a wrong command line."""
     if len(argv) != 1:
         print(__doc__, file=sys.stderr)
         return 2
@@ -83,7 +84,7 @@ def main(argv: List[str]) -> int:
 
 
 def serve(root: str, read: Read, write: Write) -> int:
-    """Hold the conversation."""
+    """Run the protocol. Returns the exit status."""
 
     def say(message: Any) -> None:
         send(write, message)
@@ -106,7 +107,7 @@ def serve(root: str, read: Read, write: Write) -> int:
 
 
 def _shown(shown: Shown, wanted: List[Wanted], single: str, asked: _Asked) -> Dict[str, str]:
-    """The last word of the conversation."""
+    """Return the last message of the protocol, after starting the stream if it is needed."""
     os.makedirs(shown.folder, exist_ok=True)
     name = _digest(wanted, single)
     told = {"mount": os.path.join(shown.mount, single) if single else shown.mount, "state": shown.state}
@@ -132,9 +133,9 @@ def _shown(shown: Shown, wanted: List[Wanted], single: str, asked: _Asked) -> Di
 
 
 def _locked(shown: Shown, name: str) -> Optional[int]:
-    """The lock of the tree's stream; None where one of the same objects goes on, or has come to its end.
+    """Return the lock of the tree's stream; None if a stream of the same objects is running or done.
 
-    One that failed, or shows other objects, is ended.
+    A stream that failed, or shows other objects, is ended. Raises Refused if this does not succeed in time.
     """
     give_up = time.monotonic() + _PATIENCE
     lock = os.open(shown.lock, os.O_RDWR | os.O_CREAT | os.O_CLOEXEC, 0o600)
@@ -157,7 +158,7 @@ def _locked(shown: Shown, name: str) -> Optional[int]:
 
 
 def _forget(shown: Shown) -> None:
-    """Remove what a stream left whose process is dead. The caller holds the lock."""
+    """Remove the mount and state of a stream whose process is dead. The caller holds the lock."""
     if os.path.realpath(shown.mount) in mounted():
         unmount(shown.mount)
     with contextlib.suppress(FileNotFoundError):
@@ -165,7 +166,8 @@ def _forget(shown: Shown) -> None:
 
 
 def _detach(stream: _Stream, lock: int) -> None:
-    """Fork the process that fetches and shows; wait until it shows. Raises Refused where it cannot."""
+    """Fork the process that fetches and serves the tree; wait until it is mounted. Raises Refused if that
+    fails."""
     reading, writing = os.pipe()
     first = os.fork()
     if first == 0:
@@ -179,7 +181,8 @@ def _detach(stream: _Stream, lock: int) -> None:
 
 
 def _in_the_background(stream: _Stream, lock: int, ready: int) -> None:
-    """In the child: a new session, no terminal, no descriptor of the connection. Never returns."""
+    """Run the stream in the child: a new session without terminal or descriptors of the connection. Never
+    returns."""
     try:
         os.setsid()
         if os.fork() > 0:
@@ -199,7 +202,7 @@ def _in_the_background(stream: _Stream, lock: int, ready: int) -> None:
 
 
 class _Stream:
-    """The objects of one tree, being fetched and shown."""
+    """Fetches and shows the objects of one tree."""
 
     def __init__(
         self, shown: Shown, place: str, wanted: List[Wanted], single: str, name: str, links: Dict[int, Any]
@@ -215,7 +218,8 @@ class _Stream:
         self._files: Optional[fuse.FileSystem] = None
 
     def run(self, ready: int) -> None:
-        """Show at once, having told `ready` "ok" or why it cannot; then fetch, and show to the end."""
+        """Mount the tree and write "ok" to `ready`, or the reason why not; then fetch, and serve until it is
+        unmounted."""
         try:
             device = mount(self.shown.mount)
         except CannotMount as error:
@@ -253,7 +257,7 @@ class _Stream:
         assert self._files is not None
         try:
             self._say(FAILED, kind=facts["error"], text=facts["text"], path=facts.get("path", ""))
-        finally:  # whoever waits learns it after the state says why
+        finally:  # waiting processes fail only after the state has the reason
             self._files.fail()
 
     def _came(self, number: int) -> None:
@@ -276,7 +280,7 @@ class _Stream:
 
 
 class _Asked(Client):
-    """The other side of the conversation, while it lasts."""
+    """The client of the protocol, while it is connected."""
 
     def __init__(self, read: Read, say: Say) -> None:
         self._read = read
@@ -290,7 +294,7 @@ class _Asked(Client):
         return list(found)
 
     def all_links(self, numbers: List[int]) -> Dict[int, Any]:
-        """A link to each of these objects."""
+        """Return a link for each of these objects."""
         found: Dict[int, Any] = {}
         for batch in _batches(numbers):
             found.update(zip(batch, self.links(batch)))  # noqa: B905  (`strict` came after 3.9)
@@ -298,7 +302,7 @@ class _Asked(Client):
 
 
 class _Links(Client):
-    """Links that were made before, and what is waited for."""
+    """Links that were obtained before, and a queue of objects that are being waited for."""
 
     def __init__(self, links: Dict[int, Any], came: Any) -> None:
         self._links = links

@@ -1,8 +1,8 @@
 """Leave this process only a read-only view of named paths and one scratch folder.
 
-`isolate(view)` uses what the kernel offers, each layer independent of the others: namespaces (own user,
-mounts, network, processes), Landlock, a seccomp filter, resource limits. It returns which layers hold, and
-raises nothing because a layer is missing. There is no way back for the process.
+`isolate(view)` uses what the kernel offers, each layer independently of the others: namespaces (own user,
+mounts, network, processes), Landlock, a seccomp filter, resource limits. It returns which layers are active;
+a missing layer raises no error. It cannot be undone for the process.
 """
 
 from __future__ import annotations
@@ -15,15 +15,15 @@ from . import landlock, limits, namespaces, seccomp
 
 LAYERS = ("namespaces", "landlock", "seccomp")
 NEEDED = ("files", "network", "processes")
-"""Parts of what `isolate` returns, each of which a layer holds before an untrusted file is parsed."""
+"""Parts of the result of `isolate` that must be confined before an untrusted file is parsed."""
 
 
 @dataclass(frozen=True)
 class View:
-    """The resources that a confined process may use. Paths are absolute; absent ones are left out.
+    """The resources that a confined process may use. Paths are absolute; those that do not exist are ignored.
 
-    `read`: files and folders to read. `scratch`: an existing folder to write to.
-    `memory`, `file_size`: bytes. `cpu_seconds`: of all threads together.
+    `read`: files and folders to read. `scratch`: an existing folder to write to. `memory`, `file_size`:
+    bytes. `cpu_seconds`: of all threads together.
     """
 
     read: Tuple[str, ...]
@@ -36,8 +36,9 @@ class View:
 def isolate(view: View, layers: Tuple[str, ...] = LAYERS) -> Dict[str, Any]:
     """Enter the isolation. Call it before any thread starts and before any untrusted byte is read.
 
-    With namespaces the caller goes on in a child process; the first process waits and ends with its status.
-    Returns user, files, network, processes: the layer that confines each, None where none does.
+    With a namespace for processes, the caller continues in a child process; the first process waits and exits
+    with the child's status. Returns user, files, network, processes: the layer that confines each, None if
+    none does.
     """
     linux = sys.platform.startswith("linux")
     held = namespaces.enter(view) if linux and "namespaces" in layers else namespaces.Held()

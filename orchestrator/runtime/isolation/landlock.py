@@ -1,4 +1,4 @@
-"""Landlock: files below named paths can be read, one folder written, no TCP, no signals to others."""
+"""Landlock: read only below named paths, write only to one folder, no TCP, no signals to other processes."""
 
 from __future__ import annotations
 
@@ -12,7 +12,7 @@ from . import libc
 _CREATE, _ADD, _RESTRICT = 444, 445, 446
 _WRITE_FILE, _READ_FILE, _READ_DIR, _TRUNCATE = 1 << 1, 1 << 2, 1 << 3, 1 << 14
 _IN_SCRATCH = _WRITE_FILE | _READ_FILE | _READ_DIR | _TRUNCATE | 1 << 4 | 1 << 5 | 1 << 7 | 1 << 8
-"""Also: remove folders and files, make folders and regular files."""
+"""Also: remove folders and files, create folders and regular files."""
 _OF_FILES = 1 << 0 | _WRITE_FILE | _READ_FILE | _TRUNCATE
 _ABI_FILES = {1: (1 << 13) - 1, 2: (1 << 14) - 1, 3: (1 << 15) - 1, 4: (1 << 15) - 1}
 _ALL_FILES, _ALL_TCP, _ALL_SCOPES = (1 << 16) - 1, 0b11, 0b11
@@ -28,7 +28,7 @@ class _Rule(ctypes.Structure):
 
 
 def restrict(read: Iterable[str], scratch: str) -> bool:
-    """Restrict this process; False where the kernel refuses. Executing is never allowed."""
+    """Restrict this process; returns False if the kernel refuses. Executing is never allowed."""
     try:
         abi = libc.syscall(_CREATE, None, ctypes.c_size_t(0), ctypes.c_uint32(1))
         ruleset = _ruleset(abi)
@@ -55,7 +55,7 @@ def _ruleset(abi: int) -> int:
 
 
 def _allow(ruleset: int, path: str, access: int) -> None:
-    """Allow `access` below `path`; a path that is not there is left out."""
+    """Allow `access` below `path`; a path that does not exist is ignored."""
     try:
         fd = os.open(path, os.O_PATH | os.O_CLOEXEC)
     except OSError:

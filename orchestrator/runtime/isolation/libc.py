@@ -1,4 +1,4 @@
-"""Calls of the C library that the standard library does not have."""
+"""Call functions of the C library that Python's standard library does not offer."""
 
 from __future__ import annotations
 
@@ -24,7 +24,7 @@ def libc() -> Any:
 
 
 def checked(result: int, what: str) -> int:
-    """`result` of a C function. Raises OSError where it is negative."""
+    """Return the `result` of a C function. Raises OSError if it is negative."""
     if result < 0:
         code = ctypes.get_errno()
         raise OSError(code, f"{what}: {os.strerror(code)}")
@@ -32,12 +32,12 @@ def checked(result: int, what: str) -> int:
 
 
 def syscall(number: int, *arguments: Any) -> int:
-    """A system call by its number. Raises OSError."""
+    """Make a system call by its number. Raises OSError."""
     return checked(libc().syscall(ctypes.c_long(number), *arguments), f"system call {number}")
 
 
 def numbered(name: str) -> int:
-    """The number of a system call here. Raises OSError on an architecture that is not known."""
+    """Return the number of a system call on this architecture. Raises OSError if it is unknown."""
     numbers = NUMBERS.get(platform.machine())
     if numbers is None:
         raise OSError(f"the number of {name} on {platform.machine()} is not known")
@@ -51,10 +51,10 @@ def prctl(option: int, argument: int = 0) -> None:
 
 
 def no_new_privileges() -> None:
-    """Set-user-id programs give nothing any more. Needed for Landlock and seccomp without privileges."""
+    """Prevent set-user-id programs from granting privileges. Landlock and seccomp need this without root."""
     prctl(38, 1)
 
 
 def die_with_parent() -> None:
-    """Be killed when the parent process ends."""
+    """Have the kernel kill this process when its parent ends."""
     prctl(1, 9)

@@ -6,9 +6,9 @@ import resource
 
 
 def set_limits(memory: int, file_size: int, cpu_seconds: int) -> None:
-    """Limit data memory and the size of each written file (bytes), and processor time. No core dumps.
+    """Limit data memory and the size of each written file (bytes), and CPU time (seconds). No core dumps.
 
-    The limit of memory is on private writable pages: mapped libraries do not count.
+    The memory limit applies to private writable pages: mapped libraries do not count.
     """
     _limit(resource.RLIMIT_CORE, 0)
     _limit(resource.RLIMIT_DATA, memory)
@@ -17,7 +17,7 @@ def set_limits(memory: int, file_size: int, cpu_seconds: int) -> None:
 
 
 def _limit(which: int, value: int) -> None:
-    """Lower one limit; a lower one stays, and so does one that the system does not lower."""
+    """Lower one limit. A lower one is kept; errors are ignored."""
     try:
         _, hard = resource.getrlimit(which)
         lowest = value if hard == resource.RLIM_INFINITY else min(value, hard)

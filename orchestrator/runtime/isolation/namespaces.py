@@ -1,4 +1,4 @@
-"""Namespaces: a root of bind mounts, no network, no sight of other processes, no power over the real user."""
+"""Namespaces: a root of bind mounts, no network, no view of other processes, no rights of the real user."""
 
 from __future__ import annotations
 
@@ -28,7 +28,7 @@ DEVICES = ("/dev/null", "/dev/zero", "/dev/random", "/dev/urandom")
 
 @dataclass
 class Held:
-    """Which namespaces this process is in; `files`: its root holds the view alone."""
+    """Which namespaces this process is in; `files`: its root contains only the view."""
 
     user: bool = False
     network: bool = False
@@ -37,7 +37,7 @@ class Held:
 
 
 def enter(view: View) -> Held:
-    """Enter as many namespaces as the kernel gives. With one for processes, go on in a child of this one."""
+    """Enter as many namespaces as the kernel allows. With one for processes, continue in a child process."""
     held, uid, gid = Held(), os.getuid(), os.getgid()
     more = _NEWNS | _NEWNET | _NEWIPC | _NEWUTS
     for flags in (_NEWUSER | _NEWPID | more, _NEWUSER | more, _NEWPID | more, more):
@@ -55,7 +55,7 @@ def enter(view: View) -> Held:
         _change_root(view)
         held.files = True
     except OSError:
-        held.files = False  # Landlock, if it is there, has the same view
+        held.files = False  # Landlock, if available, enforces the same view
     return held
 
 
@@ -68,7 +68,8 @@ def _unshared(flags: int) -> bool:
 
 
 def _map(uid: int, gid: int) -> None:
-    """Stay the same user, as seen from inside. Where that is refused the process is nobody, which serves."""
+    """Keep user and group id inside the namespace. If that is refused, the process runs as nobody, which
+    suffices."""
     for name, text in (("setgroups", "deny"), ("uid_map", f"{uid} {uid} 1"), ("gid_map", f"{gid} {gid} 1")):
         try:
             with open(f"/proc/self/{name}", "w", encoding="ascii") as file:
@@ -78,7 +79,8 @@ def _map(uid: int, gid: int) -> None:
 
 
 def _go_on_in_a_child() -> None:
-    """A namespace of processes begins with a child. The parent ends as that ends."""
+    """Fork, because a process namespace applies to children only. The parent exits with the child's
+    status."""
     sys.stdout.flush()
     child = os.fork()
     if child == 0:
@@ -94,7 +96,8 @@ def _go_on_in_a_child() -> None:
 
 
 def _change_root(view: View) -> None:
-    """A new root in memory: the view bound read-only, four devices, the scratch folder in memory too."""
+    """Change to a new root in memory: the view bound read-only, four devices, and the scratch folder, also in
+    memory."""
     _mount(None, "/", None, _REC | _PRIVATE)
     base = view.scratch
     _mount("tmpfs", base, "tmpfs", _NOSUID | _NODEV, "size=16m,mode=755")
@@ -115,7 +118,7 @@ def _change_root(view: View) -> None:
 
 
 def _outermost(paths: List[str]) -> List[str]:
-    """Paths that are there, sorted, without those that lie in another one of them."""
+    """Return the existing paths, sorted, without those that lie inside another one."""
     kept: List[str] = []
     for path in sorted({os.path.normpath(path) for path in paths}):
         inside = any(path.startswith(f"{folder}/") and not Path(folder).is_symlink() for folder in kept)
@@ -125,7 +128,7 @@ def _outermost(paths: List[str]) -> List[str]:
 
 
 def _bind(source: str, target: str) -> None:
-    """`source` at `target`, read-only; a link in the root folder, as /lib may be one, stays a link."""
+    """Bind `source` at `target`, read-only; a link in the root folder, such as /lib, is copied as a link."""
     origin, place = Path(source), Path(target)
     if origin.is_symlink() and origin.parent == Path("/"):
         place.symlink_to(origin.readlink())
@@ -145,7 +148,7 @@ def _bind(source: str, target: str) -> None:
 
 
 def _make_read_only(target: str) -> None:
-    """Also what is mounted below it, where the kernel can do that in one call (5.12)."""
+    """Make a mount read-only, including mounts below it if the kernel can do that in one call (5.12)."""
     attributes = (ctypes.c_uint64 * 4)(_RDONLY | _NOSUID | _NODEV, 0, 0, 0)
     try:
         libc.syscall(
@@ -168,10 +171,11 @@ def _mount(source: object, target: str, kind: object, flags: int, options: str =
 
 
 def drop_capabilities() -> None:
-    """Of root too, and those of the own namespace: nothing can be mounted any more."""
+    """Drop all capabilities, also root's and those in the own namespace, so that nothing can be mounted any
+    more."""
     header = (ctypes.c_uint32 * 2)(0x20080522, 0)
     none = (ctypes.c_uint32 * 6)()
     try:
         libc.syscall(libc.numbered("capset"), ctypes.byref(header), ctypes.byref(none))
     except OSError:
-        return  # seccomp refuses the calls that they are good for
+        return  # seccomp refuses the calls that need capabilities

@@ -1,7 +1,8 @@
-"""A seccomp filter: no new processes, no programs, no sockets, no power over other processes and files.
+"""A seccomp filter: no new processes, programs or sockets, and no changes to other processes or to file
+metadata.
 
-Landlock confines what is opened. It does not see changes of a file's mode, owner, times and attributes, nor,
-before kernel 6.2, of its length: those are refused here.
+Landlock confines which files are opened. It does not cover changes of a file's mode, owner, times and
+attributes, nor, before kernel 6.2, of its length: those are refused here.
 """
 
 from __future__ import annotations
@@ -20,7 +21,7 @@ _NUMBER, _ARCHITECTURE, _ARGUMENTS = 0, 4, 16
 _CLONE_THREAD = 0x10000
 _SHARED, _ANONYMOUS = 0x1, 0x20
 _OWNERS = (8, 10, 15)
-"""fcntl: F_SETOWN, F_SETSIG, F_SETOWN_EX, by which the kernel sends signals to another process."""
+"""fcntl: F_SETOWN, F_SETSIG, F_SETOWN_EX, which make the kernel send signals to another process."""
 _OWNERS_OR_INPUT = (0x8901, 0x8902, 0x5412, 0x541C)
 """ioctl: FIOSETOWN, SIOCSPGRP; TIOCSTI, TIOCLINUX, which type into a terminal."""
 _PARENT_DEATH_SIGNAL = (1,)
@@ -28,7 +29,8 @@ _X32 = 0x40000000
 
 
 class _Machine(NamedTuple):
-    """`code`: its number in the filter's data. The other fields are numbers of system calls."""
+    """`code`: the architecture's number in the filter's data. The other fields are numbers of system
+    calls."""
 
     code: int
     clone: int
@@ -38,7 +40,7 @@ class _Machine(NamedTuple):
     ioctl: int
     memfd_create: int
     of_itself: Tuple[int, ...]
-    """May name the calling process alone, by 0: limits, priority and processors of others stay."""
+    """Allowed only for the calling process, whose id is given as 0: they set limits, priority or CPUs."""
     refused: Tuple[int, ...]
 
 
@@ -111,7 +113,7 @@ class _Program(ctypes.Structure):
 
 
 def restrict() -> bool:
-    """Restrict this thread and those that it starts; False where that is not possible."""
+    """Restrict this thread and those that it starts; returns False if that is not possible."""
     known = _MACHINES.get(platform.machine())
     if known is None:
         return False
@@ -128,9 +130,10 @@ def restrict() -> bool:
 
 
 def _instructions(machine: _Machine) -> List[_Instruction]:
-    """Threads may be made, by clone: clone3 is said not to exist, for its flags cannot be looked at.
+    """Return the filter. Threads may be created with clone; clone3 fails as if unknown, because a filter
+    cannot read its flags.
 
-    Neither memfd_create nor shared memory without a file: no limit of a process counts those pages.
+    memfd_create and shared memory without a file are refused: no limit of a process counts their pages.
     """
     program: List[_Instruction] = [
         (_LOAD, 0, 0, _ARCHITECTURE),
@@ -156,7 +159,8 @@ def _instructions(machine: _Machine) -> List[_Instruction]:
 
 
 def _where(number: int, argument: int, tests: List[_Instruction]) -> List[_Instruction]:
-    """In the system call `number`: `tests` of the low half of an argument, which refuse or go on to allow."""
+    """Return a block that, for the system call `number`, applies `tests` to the low half of an argument; they
+    refuse the call, or it is allowed."""
     block = [(_LOAD, 0, 0, _ARGUMENTS + 8 * argument), *tests, (_RETURN, 0, 0, _ALLOW)]
     return [(_EQUAL, 0, len(block), number), *block]
 

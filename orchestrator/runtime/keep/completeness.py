@@ -12,7 +12,7 @@ A set of files is a checkpoint only together, so the sets that known writers mak
   `save_and_return_nodes`).
 """
 
-# Thin over the kernel: descriptors, modes and races are said in os calls.
+# Close to the kernel: descriptors, modes and races need os calls, not pathlib.
 # ruff: noqa: PTH118, PTH119, PTH120
 
 from __future__ import annotations

@@ -5,7 +5,7 @@ checkpoints BASE RUN    prints {"snapshots": [{"seq", "taken_at", "files"}], "hi
                         "since"} of a copy that has been due for a while and cannot be taken, or null
 """
 
-# Thin over the kernel: descriptors, modes and races are said in os calls.
+# Close to the kernel: descriptors, modes and races need os calls, not pathlib.
 # ruff: noqa: PTH108, PTH110, PTH118
 
 from __future__ import annotations

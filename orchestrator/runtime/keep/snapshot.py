@@ -3,7 +3,7 @@
 The job cannot change a copy any more, and a copy counts only with its manifest.
 """
 
-# Thin over the kernel: descriptors, modes and races are said in os calls.
+# Close to the kernel: descriptors, modes and races need os calls, not pathlib.
 # ruff: noqa: PTH103, PTH110, PTH118, PTH120, PTH208
 
 from __future__ import annotations

@@ -1,6 +1,6 @@
 """Find files that some process of this machine may write to: open for writing, or mapped so."""
 
-# Thin over the kernel: descriptors, modes and races are said in os calls.
+# Close to the kernel: descriptors, modes and races need os calls, not pathlib.
 # ruff: noqa: PTH116, PTH208
 
 from __future__ import annotations

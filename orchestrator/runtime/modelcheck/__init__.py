@@ -1,11 +1,12 @@
 """Load models in a sandbox, and say what they predict: `check-model PATH…`.
 
-Runs in the environment that should load them. The files are taken for hostile: a process in an isolation of
-its own reads them (inside.py), this one only starts it and reads its answers (sandbox.py). Prints one JSON
-object: path, sha256, kind, loaded, inputs, outputs (with values, base64 of little-endian bits), tensors (of
-weights, and of what prepares the input), note, reason, way_out, not_checked, isolation, versions. Of several
-paths the objects are in a list `results`. Two such results are compared by compare.py. With `--ahead FOLDER`
-the paths below it come later (waiting.py).
+Runs in the Python environment that should be able to load the models. The files are treated as hostile: an
+isolated process reads them (inside.py); this one only starts it and parses its answers (sandbox.py).
+
+Prints one JSON object: path, sha256, kind, loaded, inputs, outputs (with values: base64 of little-endian
+bits), tensors (of weights, and of objects that prepare the input), note, reason, way_out, not_checked,
+isolation, versions. For several paths, the objects are in the list `results`. compare.py compares two
+results. With `--ahead FOLDER`, paths in that folder are named later, on standard input (waiting.py).
 """
 
 from __future__ import annotations
@@ -24,7 +25,8 @@ _MOST_VALUES = 64 << 20
 
 
 def main(argv: List[str]) -> int:
-    """Print the result; 0 also where the model does not load, for that is a result. 2 for a wrong command."""
+    """Print the result. Returns 0 even if the model does not load, because that is a result; 2 for a wrong
+    command line."""
     options = _parser().parse_args(argv[1:] if argv[:1] == ["check-model"] else argv)
     limits = Limits(seconds=options.seconds, memory=options.memory << 20)
     paths = [os.path.abspath(path) for path in options.paths]  # noqa: PTH100 # links stay
@@ -50,7 +52,7 @@ def _print(results: List[Dict[str, Any]]) -> int:
 
 
 def _bound(results: List[Dict[str, Any]]) -> None:
-    """Leave out the values of arrays beyond what one answer may hold; their digests stay."""
+    """Set the values of arrays to None once all results together exceed _MOST_VALUES; digests are kept."""
     spent = 0
     for result in results:
         for array in [*result.get("tensors", ()), *result.get("outputs", ())]:

@@ -1,7 +1,7 @@
-"""The isolated process while it waits for its files: it imports the framework, and is in nobody's way.
+"""The isolated process before its files exist: it imports the framework without slowing down the run.
 
-The import is most of a check, and needs none of the files. So the process is started while the run goes on,
-isolates itself as always, imports with the lowest priority, and only then is told which files to read.
+The import takes most of the time of a check and needs none of the files. So the process is started during the
+run, isolates itself as usual, imports with the lowest priority, and is told afterwards which files to read.
 """
 
 from __future__ import annotations
@@ -19,12 +19,12 @@ _MOST = 1 << 20
 _AUTOGROUP_LOWEST = 19
 
 
-# ---------------------------------------------------------------- inside of the isolation
+# ---------------------------------------------------------------- in the isolated process
 
 
 def paths_after_import(folder: str) -> Optional[List[str]]:
-    """The paths of standard input, once the framework is imported; None where `folder` is another one than
-    the asker sees. The process ends where the asker does."""
+    """Return the paths from standard input once the framework is imported; None if `folder` is not the same
+    folder here as in the process that asks. Exits if standard input ends without a line."""
     importing = threading.Thread(target=_import_framework, daemon=True)
     importing.start()
     line = sys.stdin.buffer.readline(_MOST)
@@ -40,7 +40,8 @@ def paths_after_import(folder: str) -> Optional[List[str]]:
 
 
 def _import_framework() -> None:
-    """What fails here fails again, and is told, where a file needs it."""
+    """Import the framework with the lowest priority. Errors are ignored: they recur, and are reported, when a
+    file needs it."""
     from .predict import import_framework
 
     with contextlib.suppress(OSError, AttributeError):
@@ -50,27 +51,29 @@ def _import_framework() -> None:
 
 
 def identity(folder: str) -> List[int]:
-    """Device and number of a folder. Raises OSError."""
+    """Return the device and inode of a folder. Raises OSError."""
     about = Path(folder).stat()
     return [about.st_dev, about.st_ino]
 
 
 def line_for(folder: str, paths: List[str]) -> bytes:
-    """What the waiting process is told."""
+    """Return the line that tells the waiting process its paths."""
     return json.dumps({"paths": paths, "identity": identity(folder)}).encode() + b"\n"
 
 
-# ---------------------------------------------------------------- from outside of it
+# ---------------------------------------------------------------- in the process that starts it
 
 
 def make_way(pid: int) -> None:
-    """Let others go first, also where the kernel shares cores by session, and where memory runs out."""
+    """Give a process the lowest priority, even if the kernel divides cores by session, and let it be killed
+    first if memory runs out."""
     _write(f"/proc/{pid}/autogroup", str(_AUTOGROUP_LOWEST))
     _write(f"/proc/{pid}/oom_score_adj", "1000")
 
 
 def restore(pid: int) -> bool:
-    """Give it its turn again, as it is now waited for; whether all of its threads have it."""
+    """Restore normal priority, because the result is now being waited for. Returns whether this succeeded for
+    all threads."""
     _write(f"/proc/{pid}/autogroup", "0")
     whole = True
     for process in _family(pid):
@@ -85,7 +88,7 @@ def restore(pid: int) -> bool:
 
 
 def _family(pid: int) -> Iterator[int]:
-    """A process and all below it."""
+    """Yield the id of a process and of all its descendants."""
     yield pid
     with contextlib.suppress(OSError, ValueError):
         for child in Path(f"/proc/{pid}/task/{pid}/children").read_text(encoding="ascii").split():
@@ -104,7 +107,7 @@ def _write(path: str, text: str) -> None:
 
 
 def parsed(line: bytes) -> Optional[Dict[str, Any]]:
-    """The object in a line; None for anything else."""
+    """Return the JSON object in a line; None for anything else."""
     try:
         value = json.loads(line)
     except (ValueError, RecursionError):

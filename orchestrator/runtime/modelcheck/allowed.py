@@ -1,10 +1,10 @@
-"""Names that a pickle may use, by exact module and name. Nothing else is looked up; no attribute paths.
+"""Names that a pickle may use, by exact module and name. Nothing else is looked up, and no attribute paths.
 
-Each entry was read: a `NEW` class is made empty and gets its attributes set, without any method of its own;
-a `VALUE` is stored and never called by the unpickler; for a `CALLED` one a function of rebuild.py stands in,
-which checks the arguments. Left out on purpose: pandas (its classes rebuild themselves by code that
-takes names from the pickle), trees, forests and neighbours (compiled code trusts the indices in their
-state), random generators, functools.partial, operator.*, every function of a library.
+The code of each entry was reviewed. A `NEW` class is created empty and its attributes are set, without
+calling a method of its own. A `VALUE` is stored; the unpickler never calls it. In place of a `CALLED` one, a
+function of rebuild.py is called, which checks the arguments. Excluded on purpose: pandas (its classes are
+rebuilt by code that takes names from the pickle), trees, forests and neighbours (compiled code trusts the
+indices in their state), random generators, functools.partial, operator.*, and every function of a library.
 """
 
 from __future__ import annotations
@@ -35,7 +35,7 @@ NEW: Dict[str, FrozenSet[str]] = {
     "scipy.sparse._csr": frozenset({"csr_matrix", "csr_array"}),
     "scipy.sparse.csr": frozenset({"csr_matrix"}),
 }  # fmt: skip
-"""Classes that are made without a call: `__new__` without arguments, then their attributes."""
+"""Classes that are created by `__new__` without arguments; then their attributes are set."""
 
 _NUMBERS = frozenset({
     "bool_", "bool", "int8", "int16", "int32", "int64", "uint8", "uint16", "uint32", "uint64", "float16",
@@ -54,7 +54,7 @@ VALUE: Dict[str, FrozenSet[str]] = {
     "numpy.core._multiarray_umath": _ELEMENTWISE,
     "numpy._core._multiarray_umath": _ELEMENTWISE,
 }  # fmt: skip
-"""Classes and element-wise functions that may be an attribute, or an argument that is checked."""
+"""Classes and element-wise functions that may be an attribute, or an argument, which is checked."""
 
 CALLED: Dict[str, FrozenSet[str]] = {
     "collections": frozenset({"OrderedDict", "defaultdict", "Counter", "deque"}),
@@ -66,4 +66,4 @@ CALLED: Dict[str, FrozenSet[str]] = {
     "numpy.core.numeric": frozenset({"_frombuffer"}),
     "numpy._core.numeric": frozenset({"_frombuffer"}),
 }
-"""Callables that a pickle may name; rebuild.py has the function that is called in place of each."""
+"""Callables that a pickle may name; for each, a function of rebuild.py is called instead."""

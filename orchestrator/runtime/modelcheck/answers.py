@@ -1,4 +1,4 @@
-"""The answer for one file, as it may come from a process or a machine that is not trusted."""
+"""Validate the answer for one file, which may come from an untrusted process or machine."""
 
 from __future__ import annotations
 
@@ -16,7 +16,7 @@ _ISOLATION = ("user", "files", "network", "processes")
 
 
 def sound(value: Any) -> Optional[Dict[str, Any]]:
-    """`value` with the fields that an answer has, each of its type; None where it is no answer at all."""
+    """Return `value` reduced to the fields of an answer, each of its type; None if it is not an answer."""
     if not isinstance(value, dict) or not isinstance(value.get("loaded"), bool):
         return None
     found: Dict[str, Any] = {"v": 1, "loaded": value["loaded"]}
@@ -44,12 +44,13 @@ def sound(value: Any) -> Optional[Dict[str, Any]]:
 
 
 def _text(value: Any) -> Optional[str]:
-    """A text without control characters, which a terminal would obey."""
+    """Return the first MAX_TEXT characters with control characters, which a terminal would obey, replaced by
+    spaces; None if it is no text."""
     return _CONTROL.sub(" ", value[:MAX_TEXT]) if isinstance(value, str) else None
 
 
 def _is_array(value: Any) -> bool:
-    """Name, type, shape and digest; the values, if there are any, in base64."""
+    """Whether it has name, dtype, shape and digest, and its values, if any, are text or null."""
     return (
         isinstance(value, dict)
         and all(isinstance(value.get(name), str) for name in ("name", "dtype", "sha256"))

@@ -1,4 +1,4 @@
-"""Facts of an array: dtype, shape, digest, what is not finite, and its values where it is small."""
+"""Describe an array: dtype, shape, digest, number of non-finite values, and its values if it is small."""
 
 from __future__ import annotations
 
@@ -7,17 +7,18 @@ import hashlib
 from typing import Any, Dict, List, Tuple
 
 MAX_VALUES = 4 << 20
-"""Bytes of one array, and of all arrays of one file, that are given as values; of more the digest alone."""
+"""Maximum bytes of one array, and of all listed arrays of one file, whose values are included."""
 
 
 def facts(array: Any, *, values: bool = False) -> Dict[str, Any]:
-    """dtype, shape and sha256 of the little-endian bits; with `values` also those, in base64.
+    """Return dtype, shape and sha256 of the little-endian bits; with `values` also these bits, in base64.
 
-    Of floats also `not_finite`: how many are infinite or NaN.
+    For floats also `not_finite`: the number of infinite and NaN values. The values of an array with more than
+    MAX_VALUES bytes are None.
     """
     import numpy as np
 
-    if array.dtype.name == "bfloat16":  # as float32, without loss: nothing else can unpack it
+    if array.dtype.name == "bfloat16":  # as float32, without loss, because struct cannot unpack bfloat16
         return {**facts(array.astype("float32"), values=values), "dtype": "bfloat16"}
     if array.dtype.hasobject:
         raw = "\0".join(str(item) for item in array.reshape(-1)).encode()
@@ -38,7 +39,8 @@ def facts(array: Any, *, values: bool = False) -> Dict[str, Any]:
 
 
 def listed(named: List[Tuple[str, Any]]) -> List[Dict[str, Any]]:
-    """Facts of named arrays, by name; values as long as all of them together stay small."""
+    """Return the facts of named arrays, sorted by name, with values as long as their total size is at most
+    MAX_VALUES."""
     import numpy as np
 
     spent, result = 0, []

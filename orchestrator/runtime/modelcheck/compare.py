@@ -1,4 +1,4 @@
-"""Two results of check-model: the same predictions, or how far apart."""
+"""Compare two results of check-model: whether predictions are the same, or how much they differ."""
 
 from __future__ import annotations
 
@@ -10,7 +10,7 @@ from array import array as doubles
 from typing import Any, Dict, Iterator, List, Mapping, Optional, Sequence, Tuple
 
 ROUNDING = 1e-5
-"""Relative L2 difference of predictions up to which they are called equivalent."""
+"""Maximum relative L2 difference of predictions that are called equivalent."""
 
 _SAME = {"equal": True, "equivalent": True, "max_abs": 0.0, "relative": 0.0}
 
@@ -27,7 +27,11 @@ _FORMATS = {
 
 
 def against(earlier: Dict[str, Any], here: Dict[str, Any]) -> Dict[str, Any]:
-    """equal (to the bit; None: cannot be said), equivalent, max_abs, relative, and a reason in words."""
+    """Return equal (bit for bit; None if unknown), equivalent, max_abs, relative, and a reason as text; what
+    does not apply is absent.
+
+    `earlier` is the result of the machine that the model came from, `here` the one of this computer.
+    """
     if not here.get("loaded"):
         return {"equal": None, "equivalent": None}
     if not earlier.get("loaded"):
@@ -50,7 +54,8 @@ def against(earlier: Dict[str, Any], here: Dict[str, Any]) -> Dict[str, Any]:
 
 
 def _tensors(there: Sequence[Dict[str, Any]], here: Sequence[Dict[str, Any]]) -> Dict[str, Any]:
-    """The first tensor that is not the same on both sides, and how many there are; {} where all are."""
+    """Return an unequal result that names the first differing tensor and the number of them; {} if all are
+    equal."""
     mine, theirs = {t["name"]: t for t in there}, {t["name"]: t for t in here}
     alone = sorted(set(mine) ^ set(theirs))
     if alone:
@@ -99,7 +104,8 @@ def _measured(earlier: Dict[str, Any], here: Dict[str, Any]) -> Dict[str, Any]:
 
 
 def method(result: Mapping[str, Any]) -> Optional[str]:
-    """What was done with the fixed batch: predict, or transform by what prepares an input; None: nothing."""
+    """Return what was done with the fixed batch: "predict", or "transform" for an object that prepares input;
+    None if nothing."""
     outputs = result.get("outputs")
     if not outputs:
         return None
@@ -130,7 +136,8 @@ def _digests(arrays: Sequence[Dict[str, Any]]) -> List[Tuple[Any, ...]]:
 def _distance(
     mine: Sequence[Dict[str, Any]], theirs: Sequence[Dict[str, Any]]
 ) -> Optional[Tuple[float, float]]:
-    """Largest absolute and relative L2 difference over all outputs; None where one is not finite."""
+    """Return the largest absolute and the relative L2 difference over all outputs; None if values are missing
+    or not finite."""
     pairs = [(_values(a), _values(b)) for a, b in zip(mine, theirs)]  # noqa: B905
     if any(a is None or b is None or len(a) != len(b) for a, b in pairs):
         return None
@@ -144,7 +151,7 @@ def _distance(
     scale = max((max(abs(x), abs(y)) for x, y in numbers()), default=0.0)
     if not scale:
         return 0.0, 0.0
-    differences = [x / scale - y / scale for x, y in numbers()]  # squares of large numbers are no numbers
+    differences = [x / scale - y / scale for x, y in numbers()]  # unscaled squares could overflow
     square = math.fsum(each * each for each in differences)
     norm = max(math.fsum((pair[side] / scale) ** 2 for pair in numbers()) for side in (0, 1))
     return min(max(map(abs, differences)) * scale, sys.float_info.max), math.sqrt(square / norm)
@@ -157,5 +164,5 @@ def _values(array: Dict[str, Any]) -> Optional[Sequence[float]]:
     try:
         raw = base64.b64decode(packed)
         return doubles("d", struct.unpack(f"<{len(raw) // struct.calcsize(code)}{code}", raw))
-    except (ValueError, struct.error):  # of a machine that says what cannot be
+    except (ValueError, struct.error):  # invalid values from an untrusted machine
         return None

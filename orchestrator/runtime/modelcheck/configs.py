@@ -1,4 +1,4 @@
-"""Inspect the classes that a Keras configuration names before Keras instantiates any of them."""
+"""Check the classes that a Keras configuration names before Keras instantiates any of them."""
 
 from __future__ import annotations
 
@@ -11,14 +11,14 @@ from typing import Any, Dict, Iterator, Tuple
 from .explain import IMPORTS, LAMBDA, Cause, Refusal
 
 MAX_CONFIG = 64 << 20
-"""Bytes of a configuration that is read."""
+"""Maximum bytes of a configuration."""
 _PUBLIC = (
     "layers", "models", "initializers", "regularizers", "constraints", "losses", "metrics", "optimizers",
     "optimizers.schedules", "dtype_policies", "mixed_precision", "random", "quantizers",
 )  # fmt: skip
 """Modules of Keras whose public classes a configuration may name."""
 _INTERNAL = ("layers", "models", "ops", "engine", "initializers", "regularizers", "dtype_policies")
-"""Packages of keras.src: a class there is taken where Keras itself says that it can be saved."""
+"""Packages of keras.src whose classes a configuration may name."""
 _FUNCTIONS = ("builtins", "keras.activations", "keras.losses", "keras.metrics", "keras.ops",
               "keras.initializers")  # fmt: skip
 _TOP = ("Sequential", "Model", "Functional", "DTypePolicy", "FloatDTypePolicy", "QuantizedDTypePolicy",
@@ -26,23 +26,24 @@ _TOP = ("Sequential", "Model", "Functional", "DTypePolicy", "FloatDTypePolicy", 
 _PLAIN = ("__keras_tensor__", "__tensor__", "__numpy__", "__bytes__", "__ellipsis__", "__slice__",
           "__tuple__", "TensorShape")  # fmt: skip
 _CODE = ("Lambda", "__lambda__", "__typespec__", "TFSMLayer", "TorchModuleWrapper", "JaxLayer", "FlaxLayer")
-"""They hold Python code, or a program of another framework."""
+"""Classes that hold Python code, or a program of another framework."""
 _OF_TENSORFLOW = ("TFOpLambda", "SlicingOpLambda", "ClassMethod", "InstanceMethod", "InstanceProperty")
-"""Layers of Keras 2 that call a function of TensorFlow by its name."""
+"""Layers of Keras 2 that call a TensorFlow function by name."""
 _ARITHMETIC = ("math.", "nn.", "linalg.", "__operators__.", "image.", "signal.")
 _SHAPES = ("cast", "concat", "reshape", "expand_dims", "squeeze", "stack", "tile", "transpose", "shape",
            "where", "one_hot", "identity")  # fmt: skip
 _OF_FILES = ("vocabulary", "idf_weights")
-"""Arguments of lookup layers that are the name of a file where they are text."""
+"""Arguments of lookup layers that name a file if they are text."""
 
 
 def is_archive(path: Path) -> bool:
-    """Whether Keras takes it for a .keras archive: by its name first. A file may be HDF5 and zip at once."""
+    """Whether Keras would read it as a .keras archive. The name decides first: a file can be HDF5 and zip at
+    once."""
     return path.suffix == ".keras" and zipfile.is_zipfile(path)
 
 
 def configuration(path: Path) -> Any:
-    """The configuration in a .keras archive, an HDF5 or a .json file. Raises Refusal, ValueError."""
+    """Return the configuration in a .keras archive, an HDF5 or a .json file. Raises Refusal, ValueError."""
     if path.suffix == ".json":
         return _parsed(path.read_bytes())
     if is_archive(path):
@@ -66,10 +67,10 @@ def _parsed(text: bytes) -> Any:
 
 
 def check_config(keras: Any, config: Any, trusted: Tuple[str, ...]) -> None:
-    """Raises Refusal where the configuration names code: a Lambda, or a class that is not Keras' own.
+    """Raise Refusal if the configuration names code: a Lambda, or a class that is not part of Keras.
 
-    Classes registered by the `trusted` modules, which are imported by now, are taken. A name that this
-    Keras does not know, without a module, raises ValueError as Keras would: another version may know it.
+    Classes registered by the `trusted` modules, which are already imported, are accepted. A name without a
+    module that this Keras does not know raises ValueError, as Keras would: another version may know it.
     """
     if isinstance(config, dict):
         config = {key: value for key, value in config.items() if key != "compile_config"}
@@ -98,7 +99,7 @@ def _dictionaries(config: Any) -> Iterator[Dict[str, Any]]:
 
 
 def _registered(keras: Any, trusted: Tuple[str, ...]) -> Dict[str, Any]:
-    """Name -> class or function, of those that the trusted modules registered."""
+    """Return the classes and functions that the trusted modules registered with Keras, by name."""
     place = keras.saving if hasattr(keras, "saving") else keras.utils
     return {
         name: value

@@ -1,4 +1,4 @@
-"""Why a model does not load, in words, and the way out."""
+"""Explain why a model does not load, and what to do about it."""
 
 from __future__ import annotations
 
@@ -24,7 +24,7 @@ _CUT = ("Read less bytes than requested", "data was truncated", "Error -5 while 
 
 
 class Cause(Enum):
-    """Why a file was not checked. The value stands in `not_checked` of a result."""
+    """Why a file was not checked. The value is in `not_checked` of a result."""
 
     WOULD_RUN_CODE = "would-run-code"
     WOULD_USE_FILES = "would-use-files"
@@ -51,9 +51,10 @@ _CAUSES = {
 
 
 class Refusal(Exception):
-    """`reason` is a clause that completes "the model does not load: …"; `way_out` is a sentence.
+    """Why a file does not load. `reason` is a clause that completes "the model does not load: …"; `way_out`
+    is a sentence on what to do.
 
-    With a `cause` the file was not checked at all, and `detail` is what it is that was refused.
+    With a `cause`, the file was not checked at all, and `detail` names what was refused.
     """
 
     def __init__(self, detail: str, way_out: str, cause: Optional[Cause] = None) -> None:
@@ -64,12 +65,13 @@ class Refusal(Exception):
 
 
 def no_reader(package: str) -> Refusal:
-    """Where the stack lacks the package that the check itself reads a file with."""
+    """Return the refusal of a file that the check reads with a package that is not installed."""
     return Refusal(f"the package {package} is not installed", f"Add {package} to the lock.", Cause.NO_READER)
 
 
 def explain(error: BaseException, file: ModelFile) -> Refusal:
-    """What an exception of the loader means. Keras gives no codes, so its words decide, the surest first."""
+    """Convert an exception of the loader to a Refusal. Keras has no error codes, so messages are matched, the
+    most certain ones first."""
     if isinstance(error, Refusal):
         return error
     text = re.sub(r"\s+", " ", str(error)).strip()
@@ -145,5 +147,5 @@ def _another_major(file: ModelFile) -> bool:
 
 
 def _release(version: str) -> str:
-    """Major and minor number."""
+    """Return the major and minor number."""
     return ".".join(version.split(".")[:2])

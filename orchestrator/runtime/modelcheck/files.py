@@ -1,4 +1,4 @@
-"""What a file is, read from its bytes and not from its name alone. Loads nothing of the model."""
+"""Identify a file by its bytes, not only by its name. Nothing of the model is loaded."""
 
 from __future__ import annotations
 
@@ -18,16 +18,17 @@ _HDF5 = b"\x89HDF\r\n\x1a\n"
 _LFS = b"version https://git-lfs"
 _ZIP = b"PK\x03\x04"
 _SMALL, _SPARSE, _DENSEST = 1 << 20, 1 << 30, 8
-"""Bytes of metadata; bytes that any archive may unpack to, and times its size that a larger one may."""
+"""Maximum bytes of metadata.json; bytes that any archive may unpack to; above that, maximum ratio of unpacked
+to packed size."""
 _SAVE_AGAIN = "Save the model again with model.save('….keras')."
 
 
 @dataclass(frozen=True)
 class ModelFile:
-    """`kind`: keras, h5, saved_model; weights, checkpoint; pickle, table, text; pointer or unknown.
+    """`kind`: keras, h5, saved_model; weights, checkpoint; pickle, table, text; folder, pointer or unknown.
 
-    `saved_with` is the Keras version it names, "" if none. `refusal` says why it cannot be loaded at all,
-    where that is known without trying.
+    `saved_with` is the Keras version that the file names, "" if none. `refusal` is the reason why it cannot
+    be loaded, if that is known without trying.
     """
 
     path: Path
@@ -38,14 +39,14 @@ class ModelFile:
 
     @property
     def predicts(self) -> bool:
-        """Whether it is a whole model, and not weights or what belongs to a model."""
+        """Whether it is a complete model, rather than weights or an object that prepares input."""
         return self.kind in ("keras", "h5", "saved_model")
 
 
 def identify(path: Path) -> ModelFile:
-    """The file's kind, digest and version. Raises Refusal where it is not there or not readable.
+    """Return the file's kind, digest and version. Raises Refusal if it is missing, unreadable or a link.
 
-    A TensorFlow checkpoint may be named by its prefix, as TensorFlow does: two files or more lie there.
+    A TensorFlow checkpoint may be named by its prefix, as TensorFlow does; it consists of two or more files.
     """
     try:
         parts = shards(path)
@@ -81,7 +82,8 @@ def _prefix(path: Path) -> Path:
 
 
 def shards(path: Path) -> Tuple[Path, ...]:
-    """The files of the checkpoint with this prefix or .index file: index first, then the data."""
+    """Return the files of the checkpoint with this prefix or .index file: the index, then the data files; ()
+    if there is no checkpoint."""
     prefix = _prefix(path)
     index = prefix.with_name(f"{prefix.name}.index")
     if path.is_dir() or not index.is_file():
@@ -90,7 +92,8 @@ def shards(path: Path) -> Tuple[Path, ...]:
 
 
 def _cut(parts: Tuple[Path, ...]) -> Optional[Refusal]:
-    """Why the shards of a checkpoint are not all there; the names say how many there are."""
+    """Return a refusal if data files of a checkpoint are missing; their names say how many there should
+    be."""
     data = [part.name for part in parts[1:]]
     wanted = int(data[0].rpartition("-of-")[2]) if data else 1
     if len(data) == wanted:
@@ -118,7 +121,7 @@ def _by_head(path: Path, digest: str, head: bytes) -> ModelFile:
         return ModelFile(path, digest, kind)
     if kind == "unread":
         return ModelFile(path, digest, "unknown", refusal=_unread(UNREAD.get(suffix, "PyTorch")))
-    if suffix == ".keras" and zipfile.is_zipfile(path):  # as Keras decides, whatever the file begins with
+    if suffix == ".keras" and zipfile.is_zipfile(path):  # Keras decides so, whatever its first bytes are
         return _archive(path, digest)
     if head.startswith(_HDF5):
         return _hdf5(path, digest)
@@ -157,7 +160,8 @@ def _archive(path: Path, digest: str) -> ModelFile:
 
 
 def _unsafe(path: Path, archive: zipfile.ZipFile) -> Optional[Refusal]:
-    """Why an archive must not be unpacked: names that lead out of it, or far more content than bytes."""
+    """Return why an archive must not be unpacked: weights that would be unpickled, names that lead out of it,
+    or content far larger than the file. None if it may be."""
     members = archive.infolist()
     if any(member.filename.endswith(".npz") for member in members):
         return Refusal("weights that older versions of Keras unpickle", _SAVE_AGAIN, Cause.WOULD_RUN_CODE)
@@ -174,7 +178,7 @@ def _unsafe(path: Path, archive: zipfile.ZipFile) -> Optional[Refusal]:
 
 
 def _hdf5(path: Path, digest: str) -> ModelFile:
-    """A whole model, or weights alone; without h5py the name tells."""
+    """Distinguish a complete model from weights alone; without h5py, by the name."""
     try:
         with importlib.import_module("h5py").File(path, "r") as file:
             version = file.attrs.get("keras_version", "")
@@ -202,7 +206,8 @@ def _broken(path: Path, what: str) -> Refusal:
 
 
 def _digest(path: Path) -> str:
-    """SHA-256 of a file's content; of a folder, of its sorted relative paths and their digests."""
+    """Return the SHA-256 of a file's content; for a folder, of its sorted relative paths and their
+    digests."""
     if path.is_dir():
         return _joint((p.relative_to(path).as_posix(), _digest(p)) for p in path.rglob("*") if p.is_file())
     hasher = hashlib.sha256()

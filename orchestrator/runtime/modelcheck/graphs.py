@@ -1,4 +1,5 @@
-"""Which operations the graphs of a SavedModel hold: arithmetic and variables, or files and Python."""
+"""Check the operations in the graphs of a SavedModel: arithmetic and variables are allowed, files and Python
+are not."""
 
 from __future__ import annotations
 
@@ -12,7 +13,7 @@ _OUTSIDE = re.compile(
     r"Dataset|ReadFile|WriteFile|MatchingFiles|TextFile|PyFunc|Debug|Summary|Summaries|Reader|Snapshot|Host"
     r"|VocabRemap|LoadAndRemap|ImmutableConst|Abort|Rpc|Remote|Save|Restore|Shutdown|Filespec"
 )
-"""Operations without state, as TensorFlow says, that nevertheless reach out of the graph."""
+"""Operations that TensorFlow declares stateless although they access something outside the graph."""
 _WITH_STATE = frozenset({
     "VarHandleOp", "ReadVariableOp", "AssignVariableOp", "AssignAddVariableOp", "AssignSubVariableOp",
     "VarIsInitializedOp", "VariableShape", "DisableCopyOnRead", "DestroyResourceOp", "ResourceGather",
@@ -27,11 +28,11 @@ _WITH_STATE = frozenset({
     "TensorArraySizeV3", "TensorArrayCloseV3", "TensorArrayConcatV3", "TensorArraySplitV3", "CudnnRNNV3",
 })  # fmt: skip
 _OF_THE_SAVER = frozenset({"SaveV2", "RestoreV2", "MergeV2Checkpoints"})
-"""In every SavedModel; never in a function that is run to predict, for they take the name of a file."""
+"""Operations of every SavedModel. Functions that predict must not have them: they take the name of a file."""
 
 
 def check_graphs(folder: Path) -> None:
-    """Raises Refusal where a graph holds an operation that is not known to stay inside of the graph."""
+    """Raise Refusal if a graph has an operation that is not known to access the graph alone."""
     from tensorflow.core.protobuf import saved_model_pb2
 
     path = folder / "saved_model.pb"
@@ -81,7 +82,8 @@ def _refused(operation: str) -> Refusal:
 
 
 def _run_to_predict(objects: Any) -> Iterator[str]:
-    """Functions that loading gives names to; the saver's two are not among them."""
+    """Yield the names of the functions that can be called after loading; the two of the saver are not among
+    them."""
     yield from objects.concrete_functions
     for node in objects.nodes:
         yield from node.function.concrete_functions
@@ -90,7 +92,7 @@ def _run_to_predict(objects: Any) -> Iterator[str]:
 
 
 def _reached(bodies: Dict[str, List[Any]], names: Iterator[str]) -> Set[str]:
-    """These functions, and what they call, directly or not."""
+    """Return those of these functions that exist, and all that they call, directly or indirectly."""
     found: Set[str] = set()
     todo = list(names)
     while todo:

@@ -1,4 +1,4 @@
-"""The process that reads the files: it isolates itself first, then answers one line of JSON for each file."""
+"""The process that reads the files: it isolates itself, then prints one line of JSON for each file."""
 
 from __future__ import annotations
 
@@ -21,11 +21,15 @@ from .select import kind_of
 
 
 def main(argv: Sequence[str]) -> int:
-    """`argv`: one JSON object with view, layers, paths, imports (name -> file or None), and folder: not None
-    where the paths come as a line of standard input, while the framework is imported. EOF there ends it."""
+    """Print the isolation, then one answer per path. `argv` is one JSON object: view, layers, paths, imports
+    (name -> file or None), and folder.
+
+    If folder is not None, paths are read from a line of standard input while the framework is imported, and a
+    line says whether it is ready; the process exits if standard input ends before that.
+    """
     ask = json.loads(argv[0])
     out = os.fdopen(os.dup(1), "w", encoding="utf-8")
-    os.dup2(2, 1)  # frameworks talk, also from compiled code; standard output is for the answers
+    os.dup2(2, 1)  # frameworks print, even from compiled code; standard output is for answers
     view = View(**{**ask["view"], "read": tuple(ask["view"]["read"])})
     isolation = isolate(view, tuple(ask["layers"]))
     _say(out, {"isolation": isolation})
@@ -42,7 +46,8 @@ def main(argv: Sequence[str]) -> int:
 
 
 def _not_isolated(path: Path, open_: List[str]) -> Optional[Refusal]:
-    """Why a file is not read where parts are `open_`. Texts are: the standard library alone reads them."""
+    """Return why a file is not read if the parts `open_` are not isolated. Text files are read anyway,
+    because only the standard library reads them."""
     if not open_ or _is_text(path):
         return None
     return Refusal(
@@ -53,7 +58,7 @@ def _not_isolated(path: Path, open_: List[str]) -> Optional[Refusal]:
 
 
 def _is_text(path: Path) -> bool:
-    """Whether `identify` takes it for a text, told without opening it."""
+    """Whether `identify` would call it a text, without opening it."""
     return kind_of(path.name, lambda _: b"") == "text" and path.is_file() and not shards(path)
 
 
@@ -66,7 +71,8 @@ def _say(out: TextIO, value: Dict[str, Any]) -> None:
 
 
 class Named(importlib.abc.MetaPathFinder):
-    """Finds the modules that the user named, in the files that were found for them, and no others."""
+    """Import finder for the modules that the user named, each from the file that was found for it, and no
+    others."""
 
     def __init__(self, files: Dict[str, Optional[str]]) -> None:
         self._files = {name.partition(".")[0]: file for name, file in files.items() if file}
@@ -85,7 +91,7 @@ class Named(importlib.abc.MetaPathFinder):
 
 
 def check(path: Path, trusted: Tuple[str, ...] = ()) -> Dict[str, Any]:
-    """Load the file and predict a fixed batch. Never raises: what goes wrong is the result's `reason`."""
+    """Load the file and predict a fixed batch. Never raises: an error is the result's `reason`."""
     result: Dict[str, Any] = {"v": 1, "path": str(path), "loaded": False, "reason": None, "way_out": None}
     try:
         file = identify(path)
@@ -94,7 +100,7 @@ def check(path: Path, trusted: Tuple[str, ...] = ()) -> Dict[str, Any]:
             raise file.refusal
     except Refusal as refusal:
         return {**result, **_refused(refusal)}
-    except Exception as error:  # of a parser: the file is not what its name or first bytes say
+    except Exception as error:  # a parser's: the content does not match its name or first bytes
         return {**result, **_refused(_broken(path, error))}
     try:
         return {**result, "loaded": True, **_read(file, trusted)}
@@ -130,7 +136,8 @@ def _read(file: ModelFile, trusted: Tuple[str, ...]) -> Dict[str, Any]:
 
 
 def _import(name: str) -> None:
-    """Raises Refusal: a module that needs others of the project finds them where they are named too."""
+    """Import a module that the user named. Raises Refusal if that fails: modules of the project that it
+    imports have to be named too."""
     try:
         importlib.import_module(name)
     except Exception as error:

@@ -1,4 +1,4 @@
-"""HDF5 files that take their content from other files: external links, external and virtual datasets."""
+"""Detect HDF5 files that take content from other files: external links, external and virtual datasets."""
 
 from __future__ import annotations
 
@@ -14,7 +14,7 @@ _WEIGHTS = "model.weights.h5"
 
 
 def check_links(path: Path) -> None:
-    """Raises Refusal where an HDF5 file, or that of a .keras archive, takes content from another file."""
+    """Raise Refusal if an HDF5 file, or the one in a .keras archive, takes content from another file."""
     h5py: Any = importlib.import_module("h5py")
     if path.suffix != ".keras" or not zipfile.is_zipfile(path):
         with h5py.File(path, "r") as file:
@@ -27,7 +27,7 @@ def check_links(path: Path) -> None:
 
 
 def _check(h5py: Any, top: Any) -> None:
-    """Every group once: links may go in circles."""
+    """Visit every group once, since links can form cycles."""
     seen: Set[int] = set()
     todo = [top]
     while todo:

@@ -1,8 +1,8 @@
-"""An unpickler that calls nothing of the pickle's choice: exact names, checked arguments, own rebuilding.
+"""An unpickler that calls nothing that the pickle chooses: exact names, checked arguments, own constructors.
 
-It derives from the standard library's unpickler in Python, so that each instruction that makes, calls or
-fills an object goes through a method here. joblib's files are read by it too, with the arrays that lie
-between the instructions: joblib itself reads an array of objects with an unpickler without limits.
+It derives from the standard library's unpickler in Python, so that each instruction that creates, calls or
+fills an object is a method here. It also reads joblib's files, with the arrays that lie between the
+instructions; joblib itself would read an array of objects with an unrestricted unpickler.
 """
 
 from __future__ import annotations
@@ -22,23 +22,23 @@ from .explain import Cause, Refusal
 from .rebuild import STANDS, ArrayWrapper, Stand, broken, build, fill_array, fill_type, is_builder
 
 MAX_UNPACKED = 2 << 30
-"""Bytes that a compressed pickle may unpack to."""
+"""Maximum bytes that a compressed pickle may unpack to."""
 _WAY_OUT = (
     "Keep the fitted numbers in a plain form (numpy.savez, JSON); if it is a class of your project, name its "
     "module in train.check_imports of the profile."
 )
 _OLD_MODULES = {"__builtin__": "builtins", "copy_reg": "copyreg"}
 _OLD_NAMES = {"long": "int", "unicode": "str", "xrange": "range"}
-"""Names of Python 2, as protocol 2 and below spell them."""
+"""Names of Python 2, which protocol 2 and below use."""
 _Standard: Any = vars(pickle)["_Unpickler"]
 _LISTS = (list, collections.deque)
 _DICTIONARIES = (dict, collections.OrderedDict, collections.defaultdict, collections.Counter)
 
 
 def load(path: Path, trusted: Tuple[str, ...] = ()) -> Tuple[Any, List[str]]:
-    """Load a file; return its value and the versions of scikit-learn that it names.
+    """Return a file's object and the versions of scikit-learn that it names.
 
-    Raises Refusal, or what unpickling raises where the file is damaged.
+    Raises Refusal, or what unpickling raises if the file is damaged.
     """
     with path.open("rb") as file:
         unpickler = CheckedUnpickler(_unpacked(file), trusted)
@@ -56,7 +56,7 @@ def refused(name: str) -> Refusal:
 
 
 def _unpacked(file: BinaryIO) -> BinaryIO:
-    """The pickle, unpacked as joblib packs it: zlib, gzip, bz2, xz, lzma."""
+    """Return the pickle, decompressed if it is in a format of joblib: zlib, gzip, bz2, xz, lzma."""
     head = file.read(6)
     file.seek(0)
     makers: Dict[bytes, Callable[[], Any]] = {
@@ -92,9 +92,9 @@ def _inflated(file: BinaryIO, decompressor: Any) -> bytes:
 
 
 class CheckedUnpickler(_Standard):  # type: ignore[misc]
-    """Loads plain data, arrays, and the classes of `allowed.NEW`; and classes of the `trusted` modules.
+    """Load plain data, arrays, and classes of `allowed.NEW` and of the `trusted` modules.
 
-    Raises Refusal for everything else, and what unpickling raises where the file is damaged.
+    Raises Refusal for everything else, and what unpickling raises if the file is damaged.
     """
 
     dispatch: ClassVar[Dict[int, Any]] = dict(_Standard.dispatch)
@@ -261,7 +261,8 @@ class CheckedUnpickler(_Standard):  # type: ignore[misc]
 
 
 def _expect(target: Any, kinds: Tuple[type, ...]) -> Any:
-    """`target`, which must be exactly of one of these classes: a subclass could have methods of its own."""
+    """Return `target`. Raises UnpicklingError unless it is exactly of one of these classes: a subclass could
+    have methods of its own."""
     if type(target) not in kinds:
         raise broken(f"items for {type(target).__name__}")
     return target
@@ -278,7 +279,8 @@ def _called(what: Any) -> str:
 
 
 def _set_attributes(instance: Any, state: Any) -> None:
-    """Set what was learned. Nothing may take the place of a method, and what reads files is refused."""
+    """Set the fitted attributes. Raises Refusal if one would replace a method, or if the object would read
+    files."""
     kind = type(instance)
     if type(state) is not dict or any(type(name) is not str for name in state):
         raise broken(f"a state of {kind.__name__} that is no dictionary")
@@ -299,13 +301,14 @@ def _set_attributes(instance: Any, state: Any) -> None:
 
 
 def _check_vocabulary(vocabulary: Any) -> None:
-    """Columns must be 0 to n-1: compiled code writes to them unasked."""
+    """Raise UnpicklingError unless columns are numbered 0 to n-1: compiled code writes to them without
+    checking."""
     if type(vocabulary) is not dict or sorted(map(int, vocabulary.values())) != list(range(len(vocabulary))):
         raise broken("a vocabulary whose columns are not numbered from 0")
 
 
 def _check_sparse(matrix: Any) -> None:
-    """Indices must lie inside of the shape: compiled code reads there unasked."""
+    """Raise an error unless indices lie within the shape: compiled code reads there without checking."""
     import numpy as np
 
     parts = [vars(matrix).get(name) for name in ("data", "indices", "indptr")]

@@ -1,4 +1,4 @@
-"""Loads a model and predicts a batch that is the same on every machine."""
+"""Load a model and predict a batch that is the same on every machine."""
 
 from __future__ import annotations
 
@@ -22,18 +22,18 @@ Trusted = Tuple[str, ...]
 """Modules that the user named for the check; they are imported."""
 
 ROWS = 4
-"""Records in the batch, where the model leaves the number open."""
+"""Records in the batch, if the model leaves the number open."""
 
 OPEN = (64, 256, 8)
-"""Size of every other dimension that the model leaves open, in turn, until it takes one. Not the smallest
-first: what strides make of too little is empty, and TensorFlow's mean of nothing is any number."""
+"""Sizes to try for every other dimension that the model leaves open, until one is accepted. The smallest is
+not first: strides can reduce it to an empty tensor, whose mean TensorFlow does not define."""
 
 OPEN_IMAGE = (96, 256, 32)
-"""The same, for inputs of four dimensions and more."""
+"""The same for inputs of four or more dimensions."""
 
 
 def load_and_predict(file: ModelFile, trusted: Trusted) -> Dict[str, Any]:
-    """inputs, outputs, note and versions. Raises what the framework raises, or Refusal."""
+    """Return inputs, outputs, note and versions. Raises Refusal, or what the framework raises."""
     keras = _keras()
     if file.kind == "saved_model":
         names, specs, call = _signature(file)
@@ -45,7 +45,8 @@ def load_and_predict(file: ModelFile, trusted: Trusted) -> Dict[str, Any]:
 
 
 def weights_in_their_model(file: ModelFile, trusted: Trusted) -> Dict[str, Any]:
-    """`tensors` of weights alone; and predictions, where the model that they belong to lies beside them."""
+    """Return `tensors` of weights; and predictions, if the model that they belong to is in the same
+    folder."""
     result = {
         **weights.read(file),
         "note": "Weights only: no model lies beside them, so nothing was predicted.",
@@ -58,18 +59,18 @@ def weights_in_their_model(file: ModelFile, trusted: Trusted) -> Dict[str, Any]:
         model = _built(keras, beside, trusted)
         weights.put_into(model, file, keras_3=_major(keras) >= 3)
         predicted = _predicted(*_callable(keras, model))
-    except Exception as error:  # the tensors are whole and compared all the same
+    except Exception as error:  # the tensors could be read and are compared anyway
         refusal = explain(error, file)
         told = {**result, "note": f"{beside.name} beside it does not take these weights: {refusal.reason}"}
         refused = {"reason": refusal.reason, "way_out": refusal.way_out}
-        if refusal.cause is not None:  # what they predict is not known, and could be known
+        if refusal.cause is not None:  # predictions exist, but were not checked
             told.update(refused, not_checked=refusal.cause.value)
         return {**told, **versions()}
     return {**result, **predicted, "note": f"Predicted by {beside.name} with these weights.", **versions()}
 
 
 def _predicted(names: List[str], specs: List[Spec], call: Call) -> Dict[str, Any]:
-    """Inputs and outputs of the fixed batch. Raises Refusal where no size of it is taken."""
+    """Return inputs and outputs of the fixed batch. Raises Refusal if the model accepts none of its sizes."""
     batch, outputs = _called(specs, call)
     return {
         "inputs": [{"name": n, **facts(a)} for n, a in zip(names, batch)],  # noqa: B905
@@ -78,7 +79,8 @@ def _predicted(names: List[str], specs: List[Spec], call: Call) -> Dict[str, Any
 
 
 def _called(specs: List[Spec], call: Call) -> Tuple[List[Any], List[Tuple[str, Any]]]:
-    """A batch that the model takes, and what it makes of it; of several sizes the first with numbers."""
+    """Return a batch that the model accepts, and its outputs: the first size with finite outputs, else the
+    first accepted."""
     open_ended = any(size is None for shape, _ in specs for size in shape[1:])
     failed: Optional[Exception] = None
     made: Optional[Tuple[List[Any], List[Tuple[str, Any]]]] = None
@@ -108,7 +110,7 @@ def _finite(array: Any) -> bool:
 
 
 def versions() -> Dict[str, Any]:
-    """Versions of what was imported so far."""
+    """Return the versions of the frameworks that are imported."""
     modules = {name: sys.modules.get(name) for name in _TOLD}
     found = {f"{name}_version": getattr(m, "__version__", None) for name, m in modules.items() if m}
     if "keras_version" not in found and "tf_keras_version" in found:
@@ -117,11 +119,10 @@ def versions() -> Dict[str, Any]:
 
 
 def fixed(shape: Sequence[Optional[int]], dtype: str, index: int, attempt: int = 0) -> Any:
-    """The batch of input number `index`: an arithmetic pattern, without a random generator.
+    """Return the batch for input number `index`: an arithmetic pattern, without a random generator.
 
-    `attempt` chooses among the sizes of dimensions that the shape leaves open.
-
-    Floats lie in [0, 1), integers are 0 and 1 (a row of any embedding), strings are "item 0", "item 1", ….
+    `attempt` chooses the size of the dimensions that the shape leaves open. Floats are in [0, 1), integers
+    are 0 or 1 (valid in any embedding), strings are "item 0", "item 1", ….
     """
     import numpy as np
 
@@ -140,12 +141,13 @@ def fixed(shape: Sequence[Optional[int]], dtype: str, index: int, attempt: int =
 
 
 def import_framework() -> None:
-    """Import what most models need. Raises Refusal where no Keras is installed."""
+    """Import what most models need. Raises Refusal if no Keras is installed."""
     _keras()
 
 
 def _keras() -> Any:
-    """The Keras of this environment: tf_keras where it is asked for as TensorFlow asks for it."""
+    """Return this environment's Keras; tf_keras is preferred if TF_USE_LEGACY_KERAS says so, as in
+    TensorFlow."""
     import importlib
     import os
 
@@ -160,7 +162,8 @@ def _keras() -> Any:
 
 
 def _choose_backend() -> None:
-    """Where nobody says on what Keras 3 is to run and TensorFlow, its choice, is not installed: what is."""
+    """Choose an installed backend for Keras 3 if KERAS_BACKEND is not set and its default, TensorFlow, is not
+    installed."""
     import os
 
     if "KERAS_BACKEND" not in os.environ and not _has("tensorflow"):
@@ -180,7 +183,8 @@ def _major(keras: Any) -> int:
 
 
 def _by_either(keras: Any, file: ModelFile, trusted: Trusted) -> Tuple[Any, Any, Optional[str]]:
-    """(the Keras that loads it, the model, a note): Keras 2 takes what Keras 3 refuses, if it is there."""
+    """Return (the Keras that loads it, the model, a note). If Keras 3 fails on a model of Keras 2, tf_keras
+    is tried if installed."""
     import importlib
 
     try:
@@ -200,7 +204,8 @@ def _by_either(keras: Any, file: ModelFile, trusted: Trusted) -> Tuple[Any, Any,
 
 
 def _loaded(keras: Any, path: Path, trusted: Trusted) -> Any:
-    """The model of a file, after a look at what it names. Keras' own safe mode stays on beneath that."""
+    """Return a file's model, after its configuration and links were checked. Keras' own safe mode stays on as
+    well."""
     configs.check_config(keras, configs.configuration(path), trusted)
     links.check_links(path)
     keep = {"safe_mode": True} if path.suffix == ".keras" or _major(keras) >= 3 else {}
@@ -208,7 +213,7 @@ def _loaded(keras: Any, path: Path, trusted: Trusted) -> Any:
 
 
 def _built(keras: Any, path: Path, trusted: Trusted) -> Any:
-    """A model from its file, or from the configuration that model.to_json() wrote."""
+    """Return a model from its file, or from a configuration that model.to_json() wrote."""
     if path.suffix != ".json":
         return _loaded(keras, path, trusted)
     config = configs.configuration(path)
@@ -222,7 +227,7 @@ def _built(keras: Any, path: Path, trusted: Trusted) -> Any:
 
 
 def _callable(keras: Any, model: Any) -> Tuple[List[str], List[Spec], Call]:
-    """Names and shapes of a model's inputs, and the model as a function of arrays."""
+    """Return names and shapes of a model's inputs, and the model as a function of arrays."""
     inputs = getattr(model, "inputs", None)
     if not inputs:
         raise Refusal(
@@ -267,7 +272,7 @@ def _signature(file: ModelFile) -> Tuple[List[str], List[Spec], Call]:
 
 
 def _named(outputs: Any) -> List[Tuple[str, Any]]:
-    """(name, array) of every output, in a fixed order."""
+    """Return (name, array) of every output, in a fixed order."""
     import numpy as np
 
     if isinstance(outputs, dict):

@@ -1,6 +1,6 @@
-"""What prepares a model's input: pickled scalers and encoders, vocabularies, statistics as JSON.
+"""Read objects that prepare a model's input: pickled scalers and encoders, vocabularies, statistics as JSON.
 
-A pickle is a program, which is not run: see pickles.py.
+A pickle is a program, which is never run: see pickles.py.
 """
 
 from __future__ import annotations
@@ -21,9 +21,11 @@ _DEPTH = 8
 
 
 def read(file: ModelFile, trusted: Tuple[str, ...] = ()) -> Dict[str, Any]:
-    """`tensors` of what the file holds, `inputs` and `outputs` of a fixed batch where it transforms one.
+    """Return `tensors` of what the file holds, and `inputs` and `outputs` of a fixed batch if it transforms
+    one.
 
-    `trusted` are modules of one's own whose classes may be made. Raises Refusal, or what unpickling raises.
+    `trusted` are modules of the user whose classes may be instantiated. Raises Refusal, or what unpickling
+    raises.
     """
     if file.kind == "text":
         return {"tensors": _text(file.path)}
@@ -39,7 +41,8 @@ def read(file: ModelFile, trusted: Tuple[str, ...] = ()) -> Dict[str, Any]:
 
 
 def _text(path: Path) -> List[Dict[str, Any]]:
-    """JSON by what it says, not by its spaces; a vocabulary by its lines, whatever ends them."""
+    """Return the digest of a text: JSON regardless of its white space; a vocabulary by lines, regardless of
+    line endings."""
     raw = path.read_bytes()
     if path.suffix.lower() == ".json":
         try:
@@ -59,17 +62,19 @@ def _text(path: Path) -> List[Dict[str, Any]]:
 
 
 def _saved_with(made_by: List[str]) -> Dict[str, Any]:
-    """Another version of scikit-learn that made it, as the pickle says."""
+    """Return {"saved_with": …} if the pickle names another version of scikit-learn than the one here, else
+    {}."""
     here = getattr(sys.modules.get("sklearn"), "__version__", None)
     other = [version for version in made_by if version != here]
     return {"saved_with": f"scikit-learn {other[0]}"} if other else {}
 
 
-# ---------------------------------------------------------------- what was learned
+# ---------------------------------------------------------------- fitted values
 
 
 def _parts(value: Any, name: str, depth: int) -> Iterator[Tuple[str, Any]]:
-    """(name, array) of every number, text and array below an object, by attribute and place."""
+    """Yield (name, array) for every number, text and array in an object; names are paths of attributes and
+    indices."""
     import numpy as np
 
     if depth <= 0 or value is None or callable(value):
@@ -109,7 +114,7 @@ def _sequence(value: Any, name: str, depth: int) -> Iterator[Tuple[str, Any]]:
 
 
 def _transformed(found: Any) -> Dict[str, Any]:
-    """Inputs and outputs of a fixed batch, {} where the object transforms none."""
+    """Return inputs and outputs of a fixed batch; {} if the object transforms none."""
     import numpy as np
 
     batch = _batch(found)
@@ -117,10 +122,10 @@ def _transformed(found: Any) -> Dict[str, Any]:
     if batch is None or method is None:
         return {}
     with warnings.catch_warnings():
-        warnings.simplefilter("ignore")  # names of columns that the batch has not
+        warnings.simplefilter("ignore")  # the batch has no column names
         try:
             made = getattr(found, method)(batch)
-        except Exception:  # whatever a class asks of its input: what it learned is compared all the same
+        except Exception:  # unsuitable input; fitted values are compared anyway
             return {}
     dense = made.toarray() if hasattr(made, "toarray") else made
     given, output = np.asarray(batch), np.asarray(dense)
@@ -131,7 +136,8 @@ def _transformed(found: Any) -> Dict[str, Any]:
 
 
 def _batch(found: Any) -> Any:
-    """Rows that the fitted object knows: numbers by its width, its own classes, words or categories."""
+    """Return rows that the fitted object accepts: its own words, classes or categories, or numbers in its
+    width."""
     import numpy as np
 
     from .predict import ROWS, fixed

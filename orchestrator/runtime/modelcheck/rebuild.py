@@ -1,4 +1,4 @@
-"""How allowed objects of a pickle are rebuilt: arguments and states are checked before NumPy sees them."""
+"""Rebuild the allowed objects of a pickle: arguments and states are checked before NumPy gets them."""
 
 from __future__ import annotations
 
@@ -12,7 +12,7 @@ from typing import Any, BinaryIO, Callable, Dict, Optional, Tuple
 from .explain import Cause, Refusal
 
 _SIMPLE = re.compile(r"[<>|=]?(?:[?bBhHiIlLqQefdg]|[biufcSUVOMm]\d{1,9}|[OMm])")
-"""Simple types of NumPy by their code (f8, U5, O, M8): no fields, no lists of types."""
+"""Codes of NumPy's simple types (f8, U5, O, M8), without fields or lists of types."""
 _DATA = (type(None), bool, int, float, complex, str, bytes, bytearray, list, tuple, dict, set, frozenset)
 _BUILDERS = (set, frozenset, complex, slice, range, bytearray, bytes, list, dict, tuple)
 _FACTORIES = (None, int, float, str, list, dict, set)
@@ -20,7 +20,7 @@ _PLAIN_FORM = "Keep the fitted numbers in a plain form: numpy.savez, or JSON."
 
 
 class Stand:
-    """Stands for a function that a pickle may call; `function` checks its arguments and does the work."""
+    """Replaces a function that a pickle may call; `function` checks the arguments and does the work."""
 
     def __init__(self, name: str, function: Callable[..., Any]) -> None:
         self.name = name
@@ -36,7 +36,7 @@ def unknown_type(what: object) -> Refusal:
 
 
 def build(what: Any, arguments: Tuple[Any, ...]) -> Any:
-    """Call a built-in class that holds data with plain data. Raises UnpicklingError for other arguments."""
+    """Call a built-in class with plain data. Raises UnpicklingError for other arguments."""
     if what not in _BUILDERS or any(type(each) not in _DATA for each in arguments):
         raise broken(f"a call of {what.__name__} with arguments that are not plain")
     return what(*arguments)
@@ -50,7 +50,7 @@ def is_builder(what: Any) -> bool:
 
 
 def _encode(text: Any, encoding: Any = "latin1") -> bytes:
-    """Bytes as protocol 2 spells them. Any other encoding would be imported by its name."""
+    """Return bytes from the form that protocol 2 uses. Any other encoding would be imported by name."""
     if type(text) is not str or encoding not in ("latin1", "latin-1"):
         raise broken("text in an encoding other than latin1")
     return text.encode("latin1")
@@ -75,7 +75,8 @@ def _of_plain_data(make: Callable[..., Any]) -> Callable[..., Any]:
 
 
 def simple_type(code: Any) -> Any:
-    """numpy.dtype of a code as f8, U5 or O. Raises Refusal for a type with fields or parts."""
+    """Return the numpy.dtype of a code such as f8, U5 or O. Raises Refusal for a type with fields or
+    parts."""
     import numpy as np
 
     text = code.decode("latin1") if type(code) is bytes else code
@@ -95,7 +96,7 @@ def _type_of(code: Any, _align: Any = False, _copy: Any = True) -> Any:
 
 
 def _empty(kind: Any, _shape: Any, _code: Any) -> Any:
-    """Make an empty array, as NumPy's _reconstruct does; its state fills it later."""
+    """Return an empty array, as NumPy's _reconstruct does; its state is set later."""
     import numpy as np
 
     if kind is not np.ndarray:
@@ -145,9 +146,10 @@ STANDS: Dict[str, Callable[..., Any]] = {
 
 
 def fill_type(dtype: Any, state: Any) -> None:
-    """Set the byte order, or a date's unit. The state must be what NumPy itself writes for that type.
+    """Set the byte order, or a date's unit. The state must be exactly what NumPy writes for that type.
 
-    Any other state, such as flags that call objects numbers, would have NumPy take bytes for addresses.
+    With any other state, such as flags that declare numbers to be objects, NumPy would use bytes as
+    addresses.
     """
     import numpy as np
 
@@ -165,7 +167,7 @@ def fill_type(dtype: Any, state: Any) -> None:
 
 
 def _unit(metadata: Any) -> str:
-    """ns, 25us of ({}, (b"us", 25, 1, 1))."""
+    """Return a unit such as "ns" or "25us" from NumPy's metadata, e.g. ({}, (b"us", 25, 1, 1))."""
     if type(metadata) is tuple and len(metadata) == 2 and type(metadata[1]) is tuple and metadata[1]:
         unit, number = metadata[1][0], metadata[1][1] if len(metadata[1]) > 1 else 1
         if type(unit) is bytes and re.fullmatch(rb"[A-Za-z]{1,7}", unit) and type(number) is int:
@@ -174,7 +176,8 @@ def _unit(metadata: Any) -> str:
 
 
 def fill_array(array: Any, state: Any) -> None:
-    """Shape, type and content. Raises UnpicklingError where they do not fit each other."""
+    """Set an array's shape, type and content. Raises UnpicklingError if they do not match, Refusal for
+    another type."""
     if type(state) is not tuple or len(state) != 5 or array.shape != (0,):
         raise broken("an array whose state is not one")
     _, shape, dtype, fortran, content = state
@@ -191,7 +194,7 @@ def fill_array(array: Any, state: Any) -> None:
 
 
 class ArrayWrapper:
-    """In place of joblib.numpy_pickle.NumpyArrayWrapper: an array that lies between the instructions."""
+    """Replaces joblib.numpy_pickle.NumpyArrayWrapper: an array whose bytes follow the current instruction."""
 
     _KEYS = frozenset(
         {"subclass", "shape", "order", "dtype", "allow_mmap", "numpy_array_alignment_bytes"},
@@ -215,7 +218,8 @@ class ArrayWrapper:
         self.state = state
 
     def read(self, file: BinaryIO, nested: Callable[[], Any]) -> Any:
-        """The array that follows in `file`. An array of objects is a pickle of its own, read by `nested`."""
+        """Return the array that follows in `file`. An array of objects is a separate pickle, read by
+        `nested`."""
         import numpy as np
 
         state = self.state or {}

@@ -1,4 +1,4 @@
-"""Start the process that reads the files, collect its answers, and go on after a file that ended it."""
+"""Start the process that reads the files, collect its answers, and continue after a file that ended it."""
 
 from __future__ import annotations
 
@@ -23,7 +23,7 @@ from .explain import Cause, Refusal
 from .files import shards
 
 _MAX_ANSWER = 96 << 20
-"""Bytes of one answer: the values of all arrays that are given, in base64, and their names."""
+"""Maximum bytes of one answer, mostly the values of arrays in base64."""
 _SYSTEM = ("/usr", "/lib", "/lib32", "/lib64", "/libx32", "/nix/store", "/gnu/store", "/etc/ld.so.cache",
            "/etc/ld.so.conf", "/etc/ld.so.conf.d", "/etc/alternatives", "/etc/localtime", "/proc/self",
            "/proc/cpuinfo", "/proc/meminfo", "/sys/devices/system/cpu",
@@ -37,7 +37,8 @@ _LONGEST_WAIT = 3600.0
 
 @dataclass(frozen=True)
 class Limits:
-    """`seconds` for all files together; one takes at most half. `memory`: bytes, 0: half of what is free."""
+    """`seconds` for all files together, of which one file may use half. `memory` in bytes; 0: half of the
+    free memory, at least 2 GiB."""
 
     seconds: float = 540.0
     memory: int = 0
@@ -49,7 +50,7 @@ class Limits:
 
 @dataclass(frozen=True)
 class Request:
-    """Absolute `paths`; `modules` that may be imported, from `folder` where they lie there."""
+    """Absolute `paths`; `modules` that may be imported, from `folder` if they exist there."""
 
     paths: Sequence[str]
     modules: Sequence[str] = ()
@@ -59,9 +60,10 @@ class Request:
 
 
 def answers(request: Request, ahead: Optional[Reader] = None) -> List[Dict[str, Any]]:
-    """One answer for each path, in order. Never raises because of a file: it has an answer that says why.
+    """Return one answer for each path, in order. A file never raises an error: its answer has the reason.
 
-    `ahead` reads the first files: a process that waits for them, isolated, with its framework imported.
+    `ahead` is a process that waits for files, isolated and with its framework imported; it reads the first
+    ones.
     """
     deadline = time.monotonic() + request.limits.seconds
     results: List[Dict[str, Any]] = []
@@ -86,7 +88,7 @@ def _not_answered(path: str, cause: Cause, ending: str) -> Dict[str, Any]:
 def _by_one_process(
     reader: Reader, request: Request, paths: Sequence[str], deadline: float
 ) -> Tuple[List[Dict[str, Any]], Cause, str]:
-    """Answers until the process ended, and why it did so before the last one."""
+    """Return the answers until the process ended, and why it ended if that was before the last file."""
     results: List[Dict[str, Any]] = []
     with reader:
         reader.lines.due = lambda: min(deadline, time.monotonic() + request.limits.seconds / 2)
@@ -105,10 +107,11 @@ def _by_one_process(
 
 
 class Reader:
-    """The isolated process, its scratch folder and what it prints. A context manager: leaving ends it.
+    """The isolated process, its scratch folder and its output. A context manager that ends the process on
+    exit.
 
-    With `folder` it may read all of that, imports its framework at once and waits for paths on its standard
-    input. Else it reads `paths`.
+    With `folder` it may read everything in it, imports its framework at once and waits for paths on standard
+    input. Otherwise it reads `paths`.
     """
 
     def __init__(self, request: Request, paths: Sequence[str] = (), folder: Optional[str] = None) -> None:
@@ -125,7 +128,8 @@ class Reader:
         self.lines = Lines(self.process)
 
     def end(self) -> Tuple[int, str]:
-        """(its status, the last that its libraries said). May be called again."""
+        """End the process; returns its status and the last lines that its libraries printed. May be called
+        again."""
         code = _end(self.process)
         self._talk.seek(max(0, self._talk.seek(0, os.SEEK_END) - 2_000))
         return code, " ".join(self._talk.read().decode(errors="replace").strip().splitlines()[-2:])
@@ -139,7 +143,8 @@ class Reader:
 
 
 class Lines:
-    """JSON objects that a process prints, one a line; ends at the end, at a wrong line, or too late."""
+    """Iterate over the JSON objects that a process prints, one per line, until it ends, prints an invalid
+    line, or is late."""
 
     def __init__(self, process: subprocess.Popen[bytes]) -> None:
         self._process = process
@@ -214,7 +219,8 @@ def _started(
 
 
 def _environment(scratch: str) -> Dict[str, str]:
-    """Nothing of this process but how libraries are found. Whatever wants a folder gets the scratch one."""
+    """Return variables: of this process only those that locate libraries and choose Keras; folders are the
+    scratch folder."""
     kept = {name: os.environ[name] for name in _KEPT if name in os.environ}
     return {
         **kept,
@@ -230,7 +236,8 @@ def _environment(scratch: str) -> Dict[str, str]:
 
 
 def _view(paths: Sequence[str], imports: Dict[str, Optional[str]], runtime: List[str]) -> List[str]:
-    """The artifacts, the interpreter with its packages, the runtime, and the named modules."""
+    """Return the readable paths: artifacts, interpreter and packages, system, runtime, and the named
+    modules."""
     artifacts = {each for path in paths for each in _artifact(Path(path))}
     named = [_whole(Path(file)) for file in imports.values() if file]
     prefixes = {sys.prefix, sys.base_prefix, sys.exec_prefix, *sysconfig.get_paths().values()}
@@ -240,17 +247,18 @@ def _view(paths: Sequence[str], imports: Dict[str, Optional[str]], runtime: List
 
 
 def _artifact(path: Path) -> List[str]:
-    """A folder itself; of a file its folder, for what belongs to it, unless all of a user lies below that."""
+    """Return a folder itself. For a file, return its folder, because related files lie there; but if that is
+    the user's home or above it, only the file, or the files of the checkpoint."""
     if path.is_dir():
         return [str(path)]
-    home = Path(os.path.expanduser("~"))  # noqa: PTH111 # stays as it is where nobody has a home
+    home = Path(os.path.expanduser("~"))  # noqa: PTH111 # unlike Path.home, does not raise without a home
     if home.is_absolute() and path.parent.resolve() in (home.resolve(), *home.resolve().parents):
         return [str(each) for each in (path, *shards(path))]
     return [str(path.parent)]
 
 
 def _module_file(folder: Optional[Path], name: str) -> Optional[str]:
-    """The file of the module's top package in `folder`, or its src; None where it does not lie there."""
+    """Return the file of the module's top-level package in `folder` or its src; None if it is in neither."""
     top = name.partition(".")[0]
     for place in (folder.absolute(), folder.absolute() / "src") if folder else ():
         for file in (place / top / "__init__.py", place / f"{top}.py"):
@@ -264,7 +272,7 @@ def _whole(file: Path) -> str:
 
 
 def _end(process: subprocess.Popen[bytes]) -> int:
-    """Give it a moment to end by itself, then kill it with its group."""
+    """Wait 2 seconds for it to exit, then kill its process group. Returns its status."""
     if process.returncode is not None:
         return process.returncode
     if process.stdin:

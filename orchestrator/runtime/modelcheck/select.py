@@ -1,4 +1,5 @@
-"""Which files of a run are models, weights, or what prepares their input: by suffix, else by first bytes."""
+"""Select the files of a run that are models, weights, or prepare their input: by suffix, else by first
+bytes."""
 
 from __future__ import annotations
 
@@ -6,7 +7,7 @@ import re
 from typing import Callable, Iterable, List, Set
 
 HEAD = 512
-"""First bytes of a file that tell its format."""
+"""Bytes at the start of a file that identify its format."""
 MODELS = (".keras", ".h5", ".hdf5")
 TABLES = (".npz", ".npy")
 TEXTS = (".json", ".txt", ".vocab", ".tsv", ".csv")
@@ -19,7 +20,7 @@ UNREAD = {
     ".tflite": "TensorFlow Lite",
     ".msgpack": "MessagePack",
 }
-"""Formats of models and weights that the check has no reader for; their files are named, not passed over."""
+"""Formats of models and weights that the check cannot read; such files are reported as not checked."""
 _PICKLE = re.compile(r"\.(?:pkl|pickle|joblib|p|sav|dill|cloudpickle)(?:\.(?:z|gz|bz2|xz|lzma|lz4))?\Z")
 _PREPARING = re.compile(
     r"scal|vocab|token|label|class|encod|normal|standard|mean|std|stat|preproc|categor|bins|feature|impute",
@@ -31,11 +32,11 @@ _PICKLED = re.compile(rb"\x80(?:[\x02\x03][\]}c(]|[\x04\x05]\x95)")
 
 
 def checkable(paths: Iterable[str], head: Callable[[str], bytes] = lambda _: b"") -> List[str]:
-    """Of relative paths with slashes, those to check, sorted: whole models first.
+    """Return those of the relative paths (with slashes) to check, sorted, complete models first.
 
-    A SavedModel is named by its folder, a TensorFlow checkpoint by its prefix. Texts, which may be anything,
-    are taken where their name says that they prepare data. A file whose suffix says nothing is taken for
-    what `head`, its first bytes, show.
+    A SavedModel is named by its folder, a TensorFlow checkpoint by its prefix. Text files are included if
+    their name says that they prepare data. A file without a known suffix is classified by `head`, which
+    returns its first bytes.
     """
     every = sorted(set(paths))
     folders = {p[: -len("/saved_model.pb")] for p in every if p.endswith("/saved_model.pb")}
@@ -50,7 +51,8 @@ def checkable(paths: Iterable[str], head: Callable[[str], bytes] = lambda _: b""
 
 
 def kind_of(path: str, head: Callable[[str], bytes]) -> str:
-    """model, pickle, table, text, unread; "" for no format of models, weights, or what prepares data."""
+    """Return model, pickle, table, text or unread; "" if it is no format of models, weights, or input
+    preparation."""
     name = path.rpartition("/")[2].lower()
     suffix = name[name.rfind(".") :] if "." in name else ""
     by_suffix = {**dict.fromkeys(MODELS, "model"), **dict.fromkeys(TABLES, "table")}
@@ -61,7 +63,7 @@ def kind_of(path: str, head: Callable[[str], bytes]) -> str:
 
 
 def kind_by_head(head: bytes) -> str:
-    """The same by the first bytes of a file; of an archive its first name tells."""
+    """Return the same by the first bytes of a file; an archive is classified by the first name in it."""
     if head.startswith(_NUMPY):
         return "table"
     if head.startswith(_HDF5):

@@ -1,8 +1,8 @@
-"""`check-model --ahead FOLDER`: a check that is ready before its files are there.
+"""`check-model --ahead FOLDER`: a check that imports its framework before its files exist.
 
-One line of standard input, {"paths": […]}, begins it. It ends without an answer at the end of standard input,
-when it has waited for ten minutes, and when memory becomes scarce: whoever asks then has the files checked
-by a new process.
+One line on standard input, {"paths": […]}, starts it. It exits without an answer if standard input ends, if
+it has waited for ten minutes, or if memory becomes scarce; the caller then starts a new process to check the
+files.
 """
 
 from __future__ import annotations
@@ -22,15 +22,16 @@ from .sandbox import Reader, Request, answers
 _LONGEST_WAIT = 600.0
 _LOOK_SECONDS = 2.0
 _ROOM_TO_BEGIN, _ROOM_TO_STAY = 2 << 30, 1 << 30
-"""Bytes of free memory without which the run has it all to itself."""
+"""Bytes of free memory that are needed to start, and to go on waiting; with less, all is left to the run."""
 _READY_SECONDS = 3.0
-"""For an import that still has the lowest priority, when others keep the cores busy."""
+"""How long to wait for an import whose lowest priority could not be undone."""
 _MEMORY_PER_BYTE = 8
 _MOST_LINE = 1 << 20
 
 
 def checked_ahead(request: Request, folder: str) -> Optional[List[Dict[str, Any]]]:
-    """The answers for the paths that standard input names; None where nobody asked, or in vain."""
+    """Return the answers for the paths that standard input names; None if there are none or memory is
+    scarce."""
     if memory_free() < _ROOM_TO_BEGIN:
         return None
     with Reader(request, folder=folder) as reader:
@@ -46,7 +47,8 @@ def checked_ahead(request: Request, folder: str) -> Optional[List[Dict[str, Any]
 
 
 def _asked() -> Optional[List[str]]:
-    """The paths to read, waited for."""
+    """Wait for the paths on standard input; None if they do not come, are invalid, or memory becomes
+    scarce."""
     source, line, until = sys.stdin.fileno(), b"", time.monotonic() + _LONGEST_WAIT
     while not line.endswith(b"\n"):
         if not select.select([source], [], [], _LOOK_SECONDS)[0]:
@@ -62,7 +64,7 @@ def _asked() -> Optional[List[str]]:
 
 
 def _fits(reader: Reader, folder: str, paths: Any) -> bool:
-    """Whether the process may see the files, and has the memory for them that it was given before."""
+    """Whether the process can see the files, and its memory limit suffices for the largest."""
     inside = all(path.startswith(f"{folder}/") for path in paths)
     try:
         largest = max(Path(path).stat().st_size for path in paths)
@@ -72,7 +74,7 @@ def _fits(reader: Reader, folder: str, paths: Any) -> bool:
 
 
 def _is_ready(reader: Reader, folder: str, paths: Any) -> bool:
-    """Tell it the paths; whether it has imported what it needs and sees the same folder."""
+    """Send it the paths; returns whether it has imported its framework and sees the same folder."""
     whole = ahead.restore(reader.process.pid)
     limit = time.monotonic() + (_LONGEST_WAIT if whole else _READY_SECONDS)
     assert reader.process.stdin

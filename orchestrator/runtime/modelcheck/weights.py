@@ -1,4 +1,4 @@
-"""Weights without a model: every tensor of an HDF5 file, a TensorFlow checkpoint, a NumPy file."""
+"""Read weights without a model: every tensor of an HDF5 file, a TensorFlow checkpoint, or a NumPy file."""
 
 from __future__ import annotations
 
@@ -14,12 +14,12 @@ from .links import check_links
 
 _CLASSES = ("Functional", "Sequential", "Model")
 _BY_PLACE = "layer_with_weights-"
-"""How Keras 2 names what it saves in TensorFlow's format: layer_with_weights-0/kernel/.ATTRIBUTES/…"""
+"""Prefix of names that Keras 2 saves in TensorFlow's format: layer_with_weights-0/kernel/.ATTRIBUTES/…"""
 _OWN = ("_CHECKPOINTABLE_OBJECT_GRAPH",)
 
 
 def read(file: ModelFile) -> Dict[str, Any]:
-    """`tensors` of the file, by name. Raises what the reader raises, or Refusal."""
+    """Return `tensors` of the file, by name. Raises Refusal, or what the reader raises."""
     reader = {"weights": _hdf5, "h5": _hdf5, "checkpoint": _checkpoint, "table": _table}[file.kind]
     return {"tensors": listed(reader(file.path))}
 
@@ -81,7 +81,8 @@ def _table(path: Path) -> List[Tuple[str, Any]]:
 
 
 def architecture(file: ModelFile) -> Optional[Path]:
-    """The model, or configuration of model.to_json(), beside weights: of the same name, or the only one."""
+    """Return the model, or configuration of model.to_json(), beside the weights: of the same name, or the
+    only one; else None."""
     folder, stem = file.path.parent, file.path.name.split(".")[0]
     models = [*folder.glob("*.keras"), *(p for p in folder.glob("*.json") if _is_config(p))]
     found = sorted(path for path in models if path.is_file() and not path.is_symlink())
@@ -98,9 +99,9 @@ def _is_config(path: Path) -> bool:
 
 
 def put_into(model: Any, file: ModelFile, *, keras_3: bool) -> None:
-    """Load weights or a checkpoint into a model. Raises where they do not fit it.
+    """Load weights or a checkpoint into a model. Raises an error if they do not fit it.
 
-    Keras 3 has no reader for what Keras 2 saved in TensorFlow's format: that is put there by place.
+    Keras 3 cannot read what Keras 2 saved in TensorFlow's format: those are assigned by position.
     """
     if file.kind == "weights":
         model.load_weights(str(file.path))

@@ -34,7 +34,7 @@ def before(
             if unless is None or not unless(args, kwargs):
                 hear(args[place] if len(args) > place else kwargs.get(name))
         except Exception:
-            pass  # a missing fact, never a failed job
+            pass  # a missing fact must not fail the job
         return original(*args, **kwargs)
 
     # AutoGraph must neither convert this function nor stop converting what it calls.

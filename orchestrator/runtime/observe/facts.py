@@ -45,7 +45,7 @@ from .project import project_modules, script_facts, sha256
 from .surroundings import cpu_count, reading, surroundings
 
 MOST_DATASETS = 8
-"""Iterated datasets whose options are kept."""
+"""Maximum number of iterated datasets whose options are kept."""
 
 
 class Facts:

@@ -21,19 +21,19 @@ from urllib.parse import unquote
 from .project import Root, fetched_from, library_cache, name_of_file, of_environment, outside, roots
 
 MOST_FILES = 2000
-"""Files that are listed; of further ones only the number is said."""
+"""Maximum number of files that are listed; further ones are only counted."""
 
 MOST_MISSES = 64
-"""Strings looked up as files in vain before a list of strings is no longer taken for one of files."""
+"""After so many strings that name no file, the rest of a list of strings is not looked up."""
 
 MOST_FOLDERS = 500
-"""Folders that were listed and are kept."""
+"""Maximum number of listed folders that are kept."""
 
 WHOLE = 64 << 20
-"""Bytes: of a larger file the first and the last half of this are hashed."""
+"""Bytes: of a larger file only the first and the last half of this size are hashed."""
 
 MOST_BYTES = 1 << 30
-"""Bytes hashed in all, in the order of first opening; files after that are listed with their size alone."""
+"""Maximum bytes hashed in total, in the order of first opening; later files have no hash."""
 
 _CODE = (".pyc", ".pyi", ".so", ".egg-link", ".dist-info", ".dylib", ".dll")
 _WRITES = os.O_WRONLY | os.O_RDWR
@@ -44,7 +44,7 @@ _RUNTIME = os.path.dirname(os.path.dirname(os.path.abspath(__file__))) + os.sep
 _IMPORTERS = ("importlib", "_frozen_importlib", "pkg_resources", "pkgutil", "zipimport")
 _VENDORED = "._vendor.importlib"
 _BETWEEN = frozenset(("os", "pathlib", "glob", "contextlib"))
-"""Modules of Python that list every folder of sys.path, to find what may be imported."""
+"""Modules through which others list folders. Listings by _IMPORTERS, which search sys.path, are ignored."""
 
 
 class Files:
@@ -62,8 +62,8 @@ class Files:
         self._busy = threading.local()
         self._open = True
         self.tell: Optional[Callable[[str, str], None]] = None
-        """Called with path and way of what is new, where somebody wants it at once; the way of a folder that
-        is listed is "listed"."""
+        """If set, called at once with path and way of each new file; the way of a listed folder is
+        "listed"."""
 
     def listen(self) -> None:
         """Note every file that Python opens. An audit hook cannot be removed; `close` disables it."""
@@ -74,9 +74,9 @@ class Files:
         self._open = False
 
     def named(self, paths: Iterable[Any], way: str = "named") -> None:
-        """Note files that the program named to a reader; a name that is no file is skipped.
+        """Note files that the program named to a reader; a name that is no file is ignored.
 
-        After MOST_MISSES such names, the rest is taken for text.
+        After MOST_MISSES such names the rest is ignored, because the strings are probably text.
         """
         misses = 0
         for path in paths:
@@ -111,11 +111,14 @@ class Files:
             return
 
     def gather(self) -> Dict[str, Any]:
-        """`list`: of each file, in the order of first opening, name (see project.roots), path, bytes,
-        changed (Unix seconds), sha256 (None where the budget was used up), whole (whether all of it is
-        hashed), way ("python", "named" or "descriptor"), made (the program wrote it itself), cache (a library
-        keeps it for itself, see project.library_cache), fetched (see project.fetched_from; only where one
-        did). `left_out`: how many more there are. `folders`: absolute paths of those that were listed."""
+        """Return `list`, `left_out` and `folders`. `list` has for each file, in the order of first opening:
+
+        name (see project.roots), path, bytes, changed (Unix seconds), sha256 (None if the budget was used
+        up), whole (whether all of it is hashed), way ("python", "named" or "descriptor"), made (the program
+        wrote it itself), cache (a library keeps it for itself, see project.library_cache), and fetched (see
+        project.fetched_from) if it was. `left_out`: the number of further files. `folders`: absolute paths of
+        the folders that were listed.
+        """
         self._busy.now = True
         try:
             known = roots()
@@ -159,12 +162,12 @@ class Files:
             if isinstance(path, (str, bytes)) and not getattr(self._busy, "now", False):
                 self._heard(os.path.abspath(os.fsdecode(path)), int(flags or 0))
         except Exception:
-            return  # never into the job
+            return  # an error must not reach the job
 
     def _heard_listing(self, folder: Any) -> None:
         if getattr(self._busy, "now", False):
             return
-        if not _nobody_s(sys._getframe(2)):  # of what called os.listdir, past _audit
+        if not _nobody_s(sys._getframe(2)):  # the caller of os.listdir, without _audit
             self.listed(folder)
 
     def _heard(self, path: str, flags: int) -> None:
@@ -259,7 +262,7 @@ def _of_sqlite(name: Any) -> Any:
 
 
 def _nobody_s(asking: Optional[FrameType]) -> bool:
-    """Whether a listing is by the import system or by orch, rather than by the program."""
+    """Whether a folder is listed by the import system or by orch, rather than by the program."""
     while asking is not None and _stands_between(asking):
         asking = asking.f_back
     if asking is None:
@@ -269,7 +272,7 @@ def _nobody_s(asking: Optional[FrameType]) -> bool:
 
 
 def _stands_between(frame: FrameType) -> bool:
-    """Whether a function lists on behalf of another: Python's pathlib and glob, or orch's imposed order."""
+    """Whether a function lists folders for its caller: Python's pathlib and glob, or orch's imposed order."""
     name = str(frame.f_globals.get("__name__", ""))
     return name.partition(".")[0] in _BETWEEN or (_is_ours(frame) and name.endswith(".listing"))
 

@@ -19,29 +19,29 @@ def _types(names: str) -> FrozenSet[str]:
 ARITHMETIC = _types(
     "BiasAdd Add AddV2 AddN Sub Mul RealDiv Square Rsqrt Sqrt Neg Reciprocal SquaredDifference Pow Cast"
 )
-"""Elementwise operations that are re-associated with what reads them."""
+"""Elementwise operations that can be re-associated with their readers."""
 
 CONTRACTION = _types(
     "Conv2D Conv3D DepthwiseConv2dNative MatMul BatchMatMul BatchMatMulV2 BatchMatMulV3 Einsum "
     "FusedBatchNorm FusedBatchNormV2 FusedBatchNormV3"
 )
-"""Operations into which a bias, an addition or an activation that follows is merged."""
+"""Operations into which a following bias, addition or activation is merged."""
 
 MERGING = ARITHMETIC | _types(
     "Relu Relu6 Elu LeakyRelu Selu Tanh Sigmoid Softplus Softmax Erf Exp Log Log1p Maximum Minimum Max Sum "
     "Mean Prod Reshape Squeeze Transpose Pad PadV2 FusedBatchNorm FusedBatchNormV2 FusedBatchNormV3"
 )
-"""Readers that may take in what they read."""
+"""Readers into which their inputs may be merged."""
 
 PASSING = _types("Identity IdentityN StopGradient PreventGradient Snapshot")
-"""Operations that hand on their input and are removed."""
+"""Operations that pass on their input; the optimiser removes them."""
 
 SHAPE_ONLY = _types("Shape ShapeN Rank Size ZerosLike OnesLike")
-"""Readers that want the shape alone and are removed."""
+"""Readers that need only the shape; the optimiser removes them."""
 
 
 OURS = "orch_observe"
-"""In the names of operations that read on our behalf: they are no readers of the program."""
+"""Part of the names of operations that orch adds; they do not count as readers."""
 
 READ, LEAVE, WAIT = "read", "leave", "wait"
 

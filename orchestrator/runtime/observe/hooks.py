@@ -95,7 +95,7 @@ class Hooks:
         setattr(owner, method, hooked)
 
     def _tracing(self, original: Callable[..., Any]) -> Callable[..., Any]:
-        """TensorFlow's one way from a Python function to a graph, told when the graph is complete."""
+        """Wrap the only function of TensorFlow that builds graphs, to act when a graph is complete."""
 
         @functools.wraps(original)
         def func_graph_from_py_func(name: Any, python_func: Any, *args: Any, **kwargs: Any) -> Any:
@@ -118,7 +118,7 @@ class Hooks:
             self.recorder.fail(what, error)
 
     def _give_values(self, original: Any, _function: Any, *args: Any, **kwargs: Any) -> Any:
-        """A function was traced, and gives the variables that it made their first values before it runs."""
+        """Record initial weights once a traced function has initialised the variables that it created."""
         result = original(*args, **kwargs)
         self._try("reading initial weights", self.channel.initialised)
         return result
@@ -175,7 +175,7 @@ class Hooks:
         return original(*args, **kwargs)
 
     def _element_entries(self) -> List[Any]:
-        """The element that an eager loop fetched last: what its step was given, labels included."""
+        """Return the element that an eager loop fetched last, with labels: its step's input."""
         from .recorder import Label
 
         element, self._element = self._element, None
@@ -232,7 +232,7 @@ class Hooks:
             self.local.in_loss = before
 
     def _imposed(self, names: List[str], args: Any) -> Any:
-        """The first arguments as another run had them, where that was asked for."""
+        """Return the first arguments as another run had them, if requested."""
         try:
             steps = lambda: self.recorder.steps + 1  # noqa: E731
             given = [self.imposed.used(name, arg, steps) for name, arg in zip(names, args)]  # noqa: B905
@@ -274,7 +274,7 @@ class Hooks:
         model.__dict__["train_step"] = train_step
 
     def _watch_train_function(self, model: Any) -> None:
-        """What goes into a call of one or more steps, and what it reports."""
+        """Observe what goes into a call of one or more steps, and what it reports."""
         function = model.train_function
         if function is None or getattr(function, "orch_watched", False):
             return
@@ -328,7 +328,7 @@ class Hooks:
     def _apply(self, original: Any, optimizer: Any, *args: Any, **kwargs: Any) -> Any:
         if getattr(self.local, "in_apply", False):
             return original(*args, **kwargs)
-        pairs = list(args[0]) if args else None  # may be a zip, which can be read once only
+        pairs = list(args[0]) if args else None  # may be a zip, which can be read only once
         args = (pairs, *args[1:]) if pairs is not None else args
         self._try("reading the optimizer", self._before_apply, optimizer)
         self._try("reading the step before", self._before_overwriting, optimizer, args, kwargs)
@@ -349,7 +349,7 @@ class Hooks:
         self.channel.about_to_update(trained_by(optimizer, args, kwargs))
 
     def _before_update(self, original: Any, optimizer: Any, *args: Any, **kwargs: Any) -> Any:
-        """An optimizer that its first call has built has slots now."""
+        """Record slots of an optimizer, which exist once its first call has built it."""
         self._try("reading the optimizer", self._before_apply, optimizer)
         return original(*args, **kwargs)
 
@@ -365,7 +365,7 @@ class Hooks:
         if self.channel.tf.executing_eagerly():
             self.files.look()
 
-    # ------------------------------------------------------------ where we are
+    # ------------------------------------------------------------ context
 
     def _offer_structure(self, name: str, structure: Any) -> None:
         self.channel.offer_named("batch", self._leaves(name, structure))
@@ -379,7 +379,7 @@ class Hooks:
         return found
 
     def _place(self) -> Any:
-        """The graph being built, None when eager."""
+        """Return the graph being built; None when eager."""
         return None if self.channel.tf.executing_eagerly() else self.channel.graph()
 
     def _tapes(self) -> List[Any]:
@@ -397,4 +397,4 @@ class Hooks:
 
 
 def _nothing() -> None:
-    """Made a tf.function to see its class, never traced."""
+    """Becomes a tf.function whose class is needed; never traced."""

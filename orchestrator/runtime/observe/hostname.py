@@ -1,4 +1,4 @@
-"""What this computer is called, and whether the program asks: most never do, and then it is no difference."""
+"""This computer's name, and whether the program asks for it; if not, another name is no difference."""
 
 from __future__ import annotations
 
@@ -11,7 +11,7 @@ _ASKS = re.compile(rb"\b(gethostname|getfqdn|uname|nodename|platform\.node|platf
 
 
 def host(files: Iterable[Path]) -> Dict[str, Any]:
-    """`name`, and `asked`: whether one of the program's own files seems to ask for it."""
+    """Return `name`, and `asked`: whether one of the program's own files seems to ask for it."""
     return {"name": os.uname().nodename, "asked": any(_asks(path) for path in files)}
 
 

@@ -1,4 +1,4 @@
-"""Tells when a module's import is complete, and leaves no trace in the module."""
+"""Call listeners when a module's import is complete, without leaving a trace in the module."""
 
 from __future__ import annotations
 
@@ -13,7 +13,8 @@ FRAMEWORKS = ("tensorflow", "keras", "tf_keras")
 
 
 def notifier(listeners: Sequence[Any]) -> Callable[[ModuleType], None]:
-    """Passes a framework on to each listener's on_tensorflow or on_keras; a failing one harms no other."""
+    """Return a function that calls each listener's on_tensorflow or on_keras; one that fails does not affect
+    others."""
 
     def tell(module: ModuleType) -> None:
         method = "on_tensorflow" if module.__name__ == "tensorflow" else "on_keras"
@@ -21,16 +22,16 @@ def notifier(listeners: Sequence[Any]) -> Callable[[ModuleType], None]:
             try:
                 getattr(listener, method)(module)
             except Exception:
-                pass  # a hook that fails is a missing fact, never a failed job
+                pass  # a failing hook is a missing fact; it must not fail the job
 
     return tell
 
 
 class ImportHook(MetaPathFinder):
-    """Calls `tell(module)` once after each module named in `names` was imported.
+    """Call `tell(module)` once after each module named in `names` was imported.
 
-    Looking for a module without importing it (importlib.util.find_spec) tells nothing. What `tell`
-    raises is swallowed: an import must not fail for it.
+    Searching for a module without importing it (importlib.util.find_spec) does not call it. Exceptions of
+    `tell` are ignored, so that an import does not fail because of them.
     """
 
     def __init__(self, names: Iterable[str], tell: Callable[[ModuleType], None]) -> None:
@@ -39,11 +40,11 @@ class ImportHook(MetaPathFinder):
         self._told: set[str] = set()
 
     def install(self) -> None:
-        """Come before all other finders."""
+        """Insert this finder before all others."""
         sys.meta_path.insert(0, self)
 
     def find_spec(self, fullname: str, path: Any = None, target: Any = None) -> Optional[ModuleSpec]:
-        """The spec that the other finders give, its loader wrapped; None for all other modules."""
+        """Return the other finders' spec with its loader wrapped; None for all other modules."""
         if fullname not in self._names or fullname in self._told:
             return None
         for finder in self._after():
@@ -56,12 +57,13 @@ class ImportHook(MetaPathFinder):
         return None
 
     def _after(self) -> List[Any]:
-        """The finders that come after this one: one announcer before it asks it, and it never asks back."""
+        """Return the finders after this one. Asking only these prevents several hooks from asking each other
+        forever."""
         finders = list(sys.meta_path)
         return finders[finders.index(self) + 1 :] if self in finders else finders
 
     def imported(self, module: ModuleType) -> None:
-        """Tell, once for each name."""
+        """Call `tell`, once for each name."""
         if module.__name__ in self._told:
             return
         self._told.add(module.__name__)
@@ -72,7 +74,8 @@ class ImportHook(MetaPathFinder):
 
 
 class _Announcing(Loader):
-    """A module's own loader, which speaks when it has done. It takes itself off before it runs."""
+    """Wraps a module's own loader, and announces the module afterwards. It removes itself before the module
+    runs."""
 
     def __init__(self, loader: Any, announcer: ImportHook) -> None:
         self._loader = loader

@@ -1,9 +1,9 @@
-"""Gives a training another run's batches or initial weights, as recorded, in place of its own.
+"""Give a training another run's recorded batches or initial weights instead of its own.
 
-A counterfactual: if the two runs are equal afterwards, what was imposed was the cause. A batch is imposed
-where it enters, without a change of the graph: on the iterator that `fit` passes on, or on the element that
-a loop fetches. Only where a program feeds arrays of its own, model inputs and labels are replaced where
-they are used.
+This is a counterfactual: if the two runs are equal afterwards, the imposed value was the cause. A batch is
+imposed where it enters, without changing the graph: on the iterator that `fit` passes on, or on the element
+that a loop fetches. Model inputs and labels are replaced where they are used only if a program feeds arrays
+of its own.
 """
 
 from __future__ import annotations
@@ -36,8 +36,8 @@ class Override:
     # ------------------------------------------------------------ batches
 
     def iterator(self, original: Any, done: int) -> Any:
-        """An iterator of the same kind that yields the other run's batches from step `done` + 1 on, and
-        then what `original` yields; `original` itself where there is nothing to impose."""
+        """Return an iterator of the same kind that yields the other run's batches from step `done` + 1 on,
+        and then those of `original`; `original` itself if there is nothing to impose."""
         if not self._batches.have("data"):
             return original
         if self._substitute[0] is not original:
@@ -45,15 +45,15 @@ class Override:
         return self._substitute[1]
 
     def element(self, original: Any, step: int) -> Any:
-        """The other run's element of step `step` instead of the one that an eager loop fetched."""
+        """Return the other run's element of step `step` instead of the one that an eager loop fetched."""
         if self._batches.have("data") or not self._batches.have("element"):
             return original
         return self._rebuilt("element", original, step, original)
 
     def used(self, name: str, original: Any, step: Callable[[], int]) -> Any:
-        """A model's input or a loss's labels, replaced where they are used: in programs that feed arrays.
+        """Replace a model's input or a loss's labels where they are used, in programs that feed arrays.
 
-        `step` tells the step in progress. In a graph, the value passes through Python.
+        `step` returns the step in progress. In a graph, the value passes through Python.
         """
         if self._batches.have("data") or self._batches.have("element") or not self._batches.have(name):
             return original
@@ -64,15 +64,15 @@ class Override:
     # ------------------------------------------------------------ weights
 
     def weight(self, name: str, variable: Any) -> None:
-        """Assign the other run's initial value to an initialised variable, eagerly. Called once for each
-        variable, in the order of the program: alike names are told apart by their number."""
+        """Assign the other run's initial value to an initialised variable, eagerly. Call it once for each
+        variable, in the order of the program: equal names are distinguished by number."""
         if not self._weights.steps:
             return
         count = self._names[name] = self._names.get(name, 0) + 1
         full = name if count == 1 else f"{name}#{count}"
         value = self._weights.array(1, full)
         if value is None and self.slots:
-            return  # what is put back is named there, and nothing else
+            return  # only what that recording names is imposed
         if value is None:
             self._note(f"imposing {full}", "the other recording does not hold it whole")
         elif tuple(value.shape) != tuple(variable.shape):
@@ -82,12 +82,14 @@ class Override:
             self._given.add(full)
 
     def unassigned(self, name: str) -> None:
-        """A variable could not be given its value: it is made while its function is traced."""
+        """Note that a variable could not be given its value, because it is created while its function is
+        traced."""
         if self._weights.steps:
             self._note(f"imposing {name}", "the variable is made inside the graph")
 
     def summary(self) -> Optional[Dict[str, Any]]:
-        """What was imposed: steps of batches that the other recording holds, and names of weights given."""
+        """Return the last step whose batch was imposed, and the names of imposed weights; None if nothing was
+        requested."""
         if not self._batches.steps and not self._weights.steps:
             return None
         return {"batches": self._batches.used, "weights": sorted(self._given)}
@@ -112,7 +114,8 @@ class Override:
         return iter(dataset)
 
     def _rebuilt(self, name: str, structure: Any, step: int, otherwise: Any) -> Any:
-        """The other run's batch of a step in the structure of ours; `otherwise` where parts are missing."""
+        """Return the other run's batch of a step in the structure of ours; `otherwise` if parts are
+        missing."""
         if step > len(self._batches.steps):
             return otherwise
         missing: List[str] = []
@@ -150,7 +153,7 @@ class Override:
 
 
 class Recorded:
-    """One stage of another run's recording, its tensors read from their copies when they are asked for."""
+    """One stage of another run's recording; tensors are read from disk when they are requested."""
 
     def __init__(self, tf: Any, folder: Optional[Path], stage: str, note: Note) -> None:
         self._tf = tf
@@ -164,11 +167,11 @@ class Recorded:
                 note(f"imposing from {folder.name}", f"it cannot be read: {error}")
 
     def have(self, group: str) -> bool:
-        """Whether the first step holds a tensor named so, or below that name."""
+        """Whether the first step contains a tensor of that name, or below it."""
         return any(f"{name}/".startswith(f"{group}/") for name in (self.steps or [{}])[0])
 
     def array(self, step: int, name: str) -> Any:
-        """The tensor as a numpy array; None where it is not there, or not whole."""
+        """Return the tensor as a numpy array; None if it is missing or was not stored completely."""
         import numpy as np
 
         facts = self.steps[step - 1].get(name) if 0 < step <= len(self.steps) else None
@@ -180,7 +183,8 @@ class Recorded:
 
 
 def mapped(name: str, structure: Any, leaf: Callable[[str, Any], Any]) -> Any:
-    """`structure` with leaf(path, value) for each leaf, paths as in digest.flatten, below `name`."""
+    """Return `structure` with each leaf replaced by leaf(path, value); paths as in digest.flatten, below
+    `name`."""
     if isinstance(structure, dict):
         return type(structure)({key: mapped(f"{name}/{key}", item, leaf) for key, item in structure.items()})
     if isinstance(structure, (list, tuple)):

@@ -1,5 +1,5 @@
-"""Where a program names files to TensorFlow: datasets of files, lists of names, single reads; what it resumes
-from: checkpoints, stored datasets."""
+"""Observe the file names that a program passes to TensorFlow: datasets of files, lists of names, single
+reads; and what it resumes from: checkpoints and stored datasets."""
 
 # ruff: noqa: PTH100, PTH112, PTH116, PTH120, PTH207
 
@@ -15,9 +15,9 @@ from .files import Files
 
 
 def watch(tf: Any, files: Files, wants: Callable[[], bool]) -> None:
-    """Tell `files` of every file name that reaches these constructors and functions as a constant.
+    """Report to `files` every file name that is passed to these constructors and functions as a constant.
 
-    Names that exist only inside a dataset's function (interleave, map) are those of the dataset before it.
+    Names that exist only inside a dataset's function (interleave, map) were passed to the dataset before it.
     """
 
     def hear(given: Any) -> None:
@@ -40,7 +40,7 @@ def watch(tf: Any, files: Files, wants: Callable[[], bool]) -> None:
 
     def hear_parts(given: Any) -> None:
         found = [path for name in names(tf, given) for path in _parts(name)] if wants() else []
-        files.made(path for path in found if os.stat(path).st_mtime >= began)  # by TensorFlow, unheard
+        files.made(path for path in found if os.stat(path).st_mtime >= began)  # by TensorFlow, not observed
         files.named(found)
 
     def hear_made(given: Any) -> None:
@@ -65,7 +65,7 @@ def watch(tf: Any, files: Files, wants: Callable[[], bool]) -> None:
 
 
 def names(tf: Any, given: Any) -> List[Any]:
-    """Strings in a structure of values, tensors and arrays; nothing of what a graph only stands for."""
+    """Return the strings in a structure of values, tensors and arrays; symbolic tensors are ignored."""
     found: List[Any] = []
     for leaf in tf.nest.flatten(given):
         if isinstance(leaf, (str, bytes)) or hasattr(leaf, "__fspath__"):
@@ -78,7 +78,7 @@ def names(tf: Any, given: Any) -> List[Any]:
 
 
 def _parts(name: Any) -> List[str]:
-    """The files that are there of a checkpoint, or of a stored dataset, called `name`."""
+    """Return the existing files of a checkpoint or stored dataset called `name`."""
     if not name:
         return []
     prefix = os.fsdecode(name)
@@ -90,7 +90,8 @@ def _parts(name: Any) -> List[str]:
 
 
 def _above_wildcards(pattern: str) -> str:
-    """The folder in which a pattern looks for names; a path without wildcards is the folder itself."""
+    """Return the folder in which a pattern searches; for a path without wildcards, that folder, or the file's
+    folder."""
     place = os.path.abspath(pattern)
     while glob.has_magic(place):
         place = os.path.dirname(place)

@@ -1,4 +1,4 @@
-"""What models and optimizers hold, and how their steps are called: Keras 3 and tf-keras 2 alike."""
+"""What models and optimizers contain, and how their steps are called, for both Keras 3 and tf-keras 2."""
 
 from __future__ import annotations
 
@@ -9,12 +9,12 @@ from .digest import flatten
 
 
 def owner_of(kind: Any, method: str) -> Any:
-    """The class among kind's ancestors that defines `method`."""
+    """Return the class among kind's ancestors that defines `method`."""
     return next(base for base in kind.__mro__ if method in base.__dict__)
 
 
 def optimizer_methods(keras: Any) -> List[Any]:
-    """(class, method) of every way by which an optimizer of this Keras updates weights."""
+    """Return (class, method) for every method with which an optimizer of this Keras updates weights."""
     if hasattr(keras.optimizers.Optimizer, "apply"):
         base = owner_of(keras.optimizers.Optimizer, "apply")
         scaled = getattr(keras.optimizers, "LossScaleOptimizer", None)
@@ -30,7 +30,7 @@ def optimizer_methods(keras: Any) -> List[Any]:
 
 
 def trained_by(optimizer: Any, args: Any, kwargs: Any) -> List[Any]:
-    """The variables that this call updated."""
+    """Return the variables that this call updated."""
     given = kwargs.get("trainable_variables") or kwargs.get("grads_and_vars")
     given = given or (args[1] if len(args) > 1 else None)
     if given is None and args and args[0] and isinstance(args[0][0], tuple):
@@ -40,13 +40,13 @@ def trained_by(optimizer: Any, args: Any, kwargs: Any) -> List[Any]:
 
 
 def steps_of_a_call(model: Any) -> int:
-    """Steps that one call of a model's train_function makes."""
+    """Return the number of steps that one call of a model's train_function makes."""
     kept = getattr(model, "steps_per_execution", None) or getattr(model, "_steps_per_execution", None) or 1
     return int(kept.numpy() if hasattr(kept, "numpy") else kept)
 
 
 def reported_by(logs: Any) -> List[Any]:
-    """(name, array) of what a call reported."""
+    """Return (name, array) of what a call reported."""
     import numpy as np
 
     found = [(name or "value", as_array(value)) for name, value in flatten(logs) if value is not None]
@@ -59,7 +59,7 @@ def slots_of(optimizer: Any) -> List[Any]:
 
 
 def state_of(layer: Any) -> List[Any]:
-    """A layer's variables, random state included, metrics left out (they are read after the step)."""
+    """Return a layer's variables, including random state, without metrics (they are read after the step)."""
     metrics = {id(v) for v in getattr(layer, "metrics_variables", [])}
     for metric in getattr(layer, "metrics", []) if not metrics else []:
         metrics.update(id(v) for v in metric.variables)
@@ -67,7 +67,7 @@ def state_of(layer: Any) -> List[Any]:
 
 
 def in_order(gradients: Any) -> List[Any]:
-    """Gradients in order, None kept, IndexedSlices whole."""
+    """Return gradients in order; None is kept, IndexedSlices are not split."""
     if isinstance(gradients, dict):
         return [part for key in sorted(gradients) for part in in_order(gradients[key])]
     if isinstance(gradients, (list, tuple)):
@@ -76,7 +76,7 @@ def in_order(gradients: Any) -> List[Any]:
 
 
 def is_symbolic() -> bool:
-    """Whether Keras only works out shapes: nothing computed now will ever be a number."""
+    """Whether Keras is only inferring shapes, so that nothing computed now has a value."""
     import sys
 
     scope = sys.modules.get("keras.src.backend.common.stateless_scope")

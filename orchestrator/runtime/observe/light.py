@@ -1,7 +1,7 @@
-"""Steps as fingerprints: exact sums over the bits of a tensor, the same whatever the order of threads.
+"""Fingerprints of steps: exact sums over the bits of a tensor, independent of the order of threads.
 
-The sums are taken by numpy over the memory that the graph hands out anyway, without a copy. So a graph
-observed in full, lightly or no longer is one and the same graph.
+numpy computes the sums over memory that the graph provides anyway, without a copy. So the graph is the same
+whether a step is observed in full, by fingerprint, or not at all.
 """
 
 from __future__ import annotations
@@ -17,35 +17,35 @@ if TYPE_CHECKING:
     from .recorder import Label
 
 STAGES = ("batch", "loss", "gradient", "update")
-"""What a light step looks at; optimizer slots and layers' outputs are left out."""
+"""Stages that a light step fingerprints; optimizer slots and layers' outputs are excluded."""
 
 BLOCK = 4096
-"""8-byte words that are summed up at once; each block's sum counts by its place."""
+"""8-byte words per block; each block's sum is weighted by its position."""
 
 SPARSE = {"gradient": 8, "update": 4}
-"""Of so many blocks of a large tensor, a step looks at one, and the next step at the next: what differs in
-weights goes on to differ, so that nothing is lost."""
+"""Each step reads only one in so many blocks of a large tensor, and the next step the next ones. Weights that
+differ stay different, so no difference is missed."""
 
 SMALL = 4096
-"""Bytes up to which a checksum of the content is cheaper than sums."""
+"""Maximum bytes of a tensor for which a checksum is used, because it is cheaper than sums."""
 
 SAMPLE = 128
-"""Elements whose L2 norm tells the size of a difference."""
+"""Maximum elements whose L2 norm is recorded, to show the size of a difference."""
 
 EVERY = 1.0
-"""Seconds: light steps reach the disk that often, so that a killed process loses few of them."""
+"""Seconds between writes of light steps to the disk, so that a killed process loses few."""
 
 _MASK = (1 << 64) - 1
 _odd: Any = None
 
 
 def fingerprint(array: Any, *, ordered: bool = False, every: int = 1, first: int = 0) -> str:
-    """16 hex digits: the sum modulo 2**64 of the array's 8-byte words, each block weighted by its place.
+    """Return 16 hex digits: the sum modulo 2**64 of the array's 8-byte words, each block weighted by its
+    position.
 
-    One changed bit always changes it. Blind to an exchange of words within a block of 32 KiB; where
-    `ordered`, rows (the first dimension) are the blocks, and short ones count word by word. Of `every`
-    blocks one is looked at, from number `first` on, and the end. Strings and small arrays: their CRC-32, 8
-    hex digits.
+    A single changed bit always changes it. Swapping words within a block of 32 KiB does not; with `ordered`,
+    the rows (first dimension) are the blocks, and short rows count word by word. Only every `every`-th block,
+    from number `first` on, and the end are read. For strings and small arrays: their CRC-32, 8 hex digits.
     """
     import numpy as np
 
@@ -65,13 +65,13 @@ def fingerprint(array: Any, *, ordered: bool = False, every: int = 1, first: int
 
 
 def _row(array: Any) -> int:
-    """Words of a row, or of the part of it that is a block; 1 where rows are short or no whole words."""
+    """Return the words per row; 1 if rows are short or not made of complete words."""
     size = array.nbytes // array.shape[0]
     return int(size // 8) if size % 8 == 0 and size >= 256 else 1
 
 
 def _odds(count: int) -> Any:
-    """1, 3, 5, …: a change times an odd number is never nothing modulo 2**64."""
+    """Return 1, 3, 5, …: a nonzero change times an odd number is never 0 modulo 2**64."""
     import numpy as np
 
     global _odd
@@ -81,7 +81,7 @@ def _odds(count: int) -> Any:
 
 
 class Norms:
-    """L2 norms of at most SAMPLE elements of each array, evenly spaced, worked out all at once."""
+    """L2 norms of at most SAMPLE elements of each array, evenly spaced, computed all at once."""
 
     def __init__(self) -> None:
         self._samples: Any = None
@@ -89,7 +89,7 @@ class Norms:
         self._none: set[int] = set()
 
     def take(self, array: Any) -> None:
-        """Read what is needed of an array."""
+        """Copy the required elements of an array."""
         import numpy as np
 
         if self._samples is None:
@@ -107,7 +107,8 @@ class Norms:
         self._count += 1
 
     def values(self) -> List[Optional[float]]:
-        """The norm of each array taken since the last call; None for strings and beyond numbers."""
+        """Return the norm of each array taken since the last call; None for strings, and if it is not
+        finite."""
         import numpy as np
 
         count, none = self._count, self._none
@@ -121,7 +122,7 @@ class Norms:
 
 
 class LightSteps:
-    """The light step in progress, and the lines of those before that are not written yet."""
+    """The light step in progress, and the lines of earlier ones that are not written yet."""
 
     def __init__(self) -> None:
         self.done = 0
@@ -135,11 +136,11 @@ class LightSteps:
         self._written = time.monotonic()
 
     def takes(self, label: "Label") -> bool:
-        """Whether a tensor is looked at."""
+        """Whether a tensor is fingerprinted."""
         return label.light and label.stage in STAGES
 
     def take(self, labels: Sequence["Label"], arrays: Sequence[Any]) -> None:
-        """Take arrays of the step in progress; they are read before this returns."""
+        """Add arrays to the step in progress; they are read before this returns."""
         for label, array in zip(labels, arrays):  # noqa: B905
             if self.takes(label):
                 every = SPARSE.get(label.stage, 1)
@@ -149,12 +150,12 @@ class LightSteps:
                 self._norms.take(array)
 
     def labels(self) -> List["Label"]:
-        """What was taken of the step in progress."""
+        """Return the labels that were taken in the step in progress."""
         return self._labels
 
     def commit(self, step: int) -> None:
-        """The step in progress is complete: its line, after one that names its tensors where they are not
-        those of the last step."""
+        """Complete the step in progress: add its line, and before it one with the names of its tensors if
+        they differ from the last step's."""
         labels, sums, norms = self._labels, self._sums, self._norms.values()
         self._labels, self._sums = [], []
         self.done += 1
@@ -164,7 +165,7 @@ class LightSteps:
         self._lines.append({"event": "light", "step": step, **line})
 
     def _sort(self, labels: List["Label"]) -> None:
-        """Work out the places of the ladder for steps of these labels."""
+        """Compute the order of stages for steps with these labels."""
         self._known = labels
         order = [(STAGES.index(label.stage), label.order) for label in labels]
         self._places = sorted(range(len(labels)), key=order.__getitem__)
@@ -174,7 +175,8 @@ class LightSteps:
             self._lines.append({"event": "light-names", "names": names})
 
     def due(self, *, now: bool = False) -> List[Dict[str, Any]]:
-        """The lines to be written: all that wait, once in EVERY seconds, or `now`."""
+        """Return the lines to write: all that wait, if EVERY seconds have passed since the last time, or with
+        `now`."""
         if not now and time.monotonic() - self._written < EVERY:
             return []
         self._written = time.monotonic()

@@ -1,6 +1,9 @@
-"""Files that libraries of C read by themselves: Python's own opening is not asked, and they are closed again
-before a step is complete. They are heard where the program names them to a reader in READERS; what other
-libraries of C open between two steps is not seen."""
+"""Observe files that C libraries read by themselves, without Python's open, and close before a step is
+complete.
+
+They are noted when the program passes their names to a function in READERS. What other C libraries open and
+close between two steps is not observed.
+"""
 
 from __future__ import annotations
 
@@ -28,11 +31,12 @@ READERS: Dict[str, Tuple[Tuple[str, int, str], ...]] = {
     ),
     "soundfile": (("SoundFile.__init__", 1, "file"),),
 }
-"""Module -> (function or method, place and name of the argument that is a file, or a list of files)."""
+"""Module -> (function or method, position and name of its argument that is a file or a list of files)."""
 
 
 def watch_readers(files: Files) -> None:
-    """Note in `files` what is named to these readers from here on, once their modules are imported."""
+    """Note in `files` the names that are passed to these readers from now on, once their modules are
+    imported."""
 
     def hear(given: Any) -> None:
         files.named(given if isinstance(given, (list, tuple)) else [given])

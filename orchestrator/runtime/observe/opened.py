@@ -1,9 +1,9 @@
-"""Writes down which files a process opened and which folders it listed, also where no step is ever made.
+"""Write down which files a process opened and which folders it listed, even if it makes no training step.
 
-`opened-<process>.json` in a folder: {v, files: see files.Files.seen, modules: [path of each of the
-project's own imported modules]}. Written at the process's end, and by `flush` where
-it ends without exit handlers. A worker of multiprocessing is ended without any: each line of its
-`opened-<process>.jsonl`, {path, way}, is written at the first opening.
+`opened-<process>.json` in a folder: {v, files: see files.Files.seen, modules: [path of each of the project's
+own imported modules]}. It is written at the process's end, or by `flush` if the process ends without exit
+handlers. Workers of multiprocessing run none: they write a line {path, way} to `opened-<process>.jsonl`
+whenever a file is first opened.
 """
 
 from __future__ import annotations
@@ -25,8 +25,8 @@ _known: List[Opened] = []
 
 
 class Opened:
-    """Listeners of one process; `files` listens already. After TensorFlow is imported, it reports which
-    files it is to read, too."""
+    """Listeners of one process; `files` is listening already. Once TensorFlow is imported, file names that
+    are passed to it are noted too."""
 
     def __init__(self, files: Files, folder: str) -> None:
         self._files = files
@@ -35,7 +35,7 @@ class Opened:
         self._watched = False
 
     def install(self) -> None:
-        """Write when the process ends; note what readers of C are given."""
+        """Write when the process ends; note the files that are passed to readers in C."""
         watch_readers(self._files)
         atexit.register(self.write)
         _known.append(self)
@@ -44,11 +44,11 @@ class Opened:
             self.as_worker()
 
     def as_worker(self) -> None:
-        """From here on, write down what is opened at once: this process may end without exit handlers."""
+        """From now on, write each opened file at once, because this process may end without exit handlers."""
         self._files.tell = _Lines(self._files, self._folder).add
 
     def on_tensorflow(self, tf: Any) -> None:
-        """TensorFlow has been imported."""
+        """Called when TensorFlow has been imported."""
         if not self._watched:
             self._watched = True
             from .inputs import watch
@@ -56,10 +56,11 @@ class Opened:
             watch(tf, self._files, lambda: True)
 
     def on_keras(self, keras: Any) -> None:
-        """A Keras has been imported; it reads by TensorFlow or Python."""
+        """Called when a Keras has been imported; does nothing, since it reads through TensorFlow or
+        Python."""
 
     def write(self) -> None:
-        """Write what was seen until now. Never raises: a missing fact is no failed job."""
+        """Write what was observed until now. Never raises: a missing fact must not fail the job."""
         if os.getpid() != self._pid:
             return
         try:
@@ -77,7 +78,8 @@ class Opened:
 
 
 class _Lines:
-    """What one process opens, a line of JSON for each. Never raises: a missing fact is no failed job."""
+    """Writes one JSON line for each opened file of a process. Never raises: a missing fact must not fail the
+    job."""
 
     def __init__(self, files: Files, folder: str) -> None:
         self._files = files
@@ -86,8 +88,8 @@ class _Lines:
         self._busy = False
 
     def add(self, path: str, way: str) -> None:
-        """Write a line, unless it is no data."""
-        if self._busy:  # what writing this one opens itself
+        """Write a line, unless the file is no data."""
+        if self._busy:  # opened while a line is being written
             return
         self._busy = True
         try:
@@ -125,6 +127,6 @@ def from_environment(environ: Mapping[str, str]) -> Optional[Opened]:
 
 
 def flush() -> None:
-    """Write now: the process is about to end without its exit handlers."""
+    """Write now, because the process is about to end without its exit handlers."""
     for each in _known:
         each.write()

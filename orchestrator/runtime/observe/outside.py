@@ -1,7 +1,8 @@
-"""Keras 3 on JAX or torch: each step of `fit` and `train_on_batch`, seen from outside of what is compiled.
+"""Keras 3 on JAX or torch: observe each step of `fit` and `train_on_batch` from outside the compiled code.
 
-A step's batch, the weights and slots before the first one, its loss, and the new weights and slots; neither
-layers' outputs nor gradients. Steps of loops that a program writes itself are not seen.
+Recorded are a step's batch, the weights and slots before the first one, its loss, and the new weights and
+slots; neither layers' outputs nor gradients. Steps of training loops that a program writes itself are not
+observed.
 """
 
 from __future__ import annotations
@@ -19,7 +20,7 @@ Pairs = List[Tuple[str, Any]]
 
 
 class Outside:
-    """Watches the step functions of one Keras, whose backend is not TensorFlow."""
+    """Observes the step functions of one Keras whose backend is not TensorFlow."""
 
     def __init__(self, keras: Any, recorder: Recorder, facts: Facts) -> None:
         self._array = keras.ops.convert_to_numpy
@@ -30,9 +31,10 @@ class Outside:
         self._order = 0
 
     def install(self) -> bool:
-        """Watch every model's step function from when it is made; whether it is known how it is called."""
+        """Observe every model's step function from its creation on. Returns False if this version's interface
+        is unknown."""
         trainer = owner_of(self._model, "make_train_function")
-        functional = hasattr(self._model, "_make_function")  # JAX: a step takes the state and returns another
+        functional = hasattr(self._model, "_make_function")  # JAX: a step maps the state to a new one
         if not functional and trainer.__module__ != "keras.src.backend.torch.trainer":
             return False
         trainer.make_train_function = self._maker(trainer.make_train_function, functional)
@@ -41,7 +43,7 @@ class Outside:
             owner._make_function = self._wrapper(owner._make_function)
         return True
 
-    # ------------------------------------------------------------ where steps are made
+    # ------------------------------------------------------------ creating step functions
 
     def _maker(self, make: Callable[..., Any], functional: bool) -> Callable[..., Any]:
         @functools.wraps(make)
@@ -62,7 +64,7 @@ class Outside:
         return make_train_function
 
     def _wrapper(self, make: Callable[..., Any]) -> Callable[..., Any]:
-        """JAX' way from the function of a step to that of a call, which makes one or several."""
+        """Wrap JAX's conversion of a step's function to that of a call, which makes one or several steps."""
 
         @functools.wraps(make)
         def _make_function(model: Any, step: Callable[..., Any], *args: Any, **kwargs: Any) -> Any:
@@ -74,7 +76,8 @@ class Outside:
     # ------------------------------------------------------------ steps
 
     def _functional(self, model: Any, step: Callable[..., Any]) -> Callable[..., Any]:
-        """JAX: `step(state, data)` gives logs and the new state; the old one is gone afterwards."""
+        """Wrap a step of JAX: `step(state, data)` returns logs and the new state; the old one is invalid
+        afterwards."""
 
         @functools.wraps(step)
         def watched(state: Any, data: Any) -> Any:
@@ -88,7 +91,7 @@ class Outside:
         return watched
 
     def _eager(self, model: Any, function: Callable[..., Any]) -> Callable[..., Any]:
-        """torch: `function([data])` changes the variables and gives logs."""
+        """Wrap a step of torch: `function([data])` changes the variables and returns logs."""
 
         @functools.wraps(function)
         def watched(data: Any) -> Any:
@@ -135,19 +138,19 @@ class Outside:
 
 
 def _named(model: Any, state: Any) -> Tuple[Pairs, Pairs]:
-    """Weights and slots of a state that JAX hands on: (name, value). Metrics, its last part, are left out."""
+    """Return weights and slots of JAX's state, as (name, value). Metrics, its last part, are left out."""
     trained, rest, slots = state[:3]
     return _pairs(_weights(model), [*trained, *rest]), _pairs(model.optimizer.variables, slots)
 
 
 def _held(model: Any) -> Tuple[Pairs, Pairs]:
-    """Weights and slots as the variables hold them."""
+    """Return weights and slots as the variables hold them."""
     weights, slots = _weights(model), model.optimizer.variables
     return _pairs(weights, [v.value for v in weights]), _pairs(slots, [v.value for v in slots])
 
 
 def _weights(model: Any) -> List[Any]:
-    """In the order of a state of JAX."""
+    """Return the weights in the order of JAX's state."""
     return [*model.trainable_variables, *model.non_trainable_variables]
 
 

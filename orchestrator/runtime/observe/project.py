@@ -1,4 +1,4 @@
-"""Which files are the project's own, and what they are called on every machine alike."""
+"""Find out which files belong to the project, and give them names that are the same on every machine."""
 
 # ruff: noqa: PTH100, PTH110, PTH111
 
@@ -18,27 +18,27 @@ _GENERATED = "__autograph_generated_file"
 _TEMPORARY = ("/tmp/", "/var/tmp/", "/dev/shm/")
 
 Root = Tuple[str, str]
-"""What a folder (or file) is called, "" for the project's own, and its absolute path."""
+"""Name of a folder (or file), "" for the project's own folders, and its absolute path."""
 
 
 def script() -> Optional[Path]:
-    """The program's file; None where there is none (-c, a shell)."""
+    """Return the program's file; None if there is none (-c, a shell)."""
     main = getattr(sys.modules.get("__main__"), "__file__", None)
     return Path(main).resolve() if main else None
 
 
 def script_facts() -> Dict[str, str]:
-    """`name` and `sha256` of the program's file, "" where there is none."""
+    """Return `name` and `sha256` of the program's file, "" if there is none."""
     path = script()
     return {"name": path.name if path else "", "sha256": sha256(path) if path else ""}
 
 
 def project_modules() -> Dict[str, Path]:
-    """path → file of every imported module that belongs neither to Python nor to its packages nor to us.
+    """Return path -> file of every imported module that is not part of Python, an installed package or orch.
 
-    In the script's folder or the working folder, paths are relative to that; elsewhere (PYTHONPATH, editable
-    installs) they are made of the module's dotted name: so two machines name them alike. Packages of the
-    environment are left out (the lock vouches for them).
+    For modules in the script's folder or the working folder, paths are relative to it; for others
+    (PYTHONPATH, editable installs) they are made from the dotted name, so that they are the same on two
+    machines. Installed packages are left out, because the lock pins them.
     """
     main = script()
     folders = [folder for folder in (main and main.parent, Path.cwd()) if folder and folder != Path("/")]
@@ -57,16 +57,16 @@ def project_modules() -> Dict[str, Path]:
 
 
 def _dotted(name: str, path: Path) -> Path:
-    """Where a module would lie in a folder of its own."""
+    """Return the path that a module would have in a folder of its own."""
     place = Path(*name.split("."))
     return place / path.name if path.name == "__init__.py" else place.with_name(path.name)
 
 
 def roots() -> List[Root]:
-    """Where data may lie, the most specific first: what arguments name, the script's folder, the working
-    folder, what these link to, and the home folder ("~").
+    """Return the places of data, the longest path first: what arguments name, the script's folder, the
+    working folder, targets of links in these, and the home folder ("~").
 
-    Below a folder given as `--data DIR`, names begin with "--data/", wherever DIR is.
+    Below a folder given as `--data DIR`, names begin with "--data/", whatever DIR is.
     """
     main = script()
     own = [str(Path.cwd()), *([str(main.parent)] if main else [])]
@@ -79,8 +79,8 @@ def roots() -> List[Root]:
 
 
 def name_of_file(path: str, known: List[Root]) -> str:
-    """The name of an absolute path: relative to the first root it is in; itself where it is in none. A path
-    that leads into the project by a link from outside is one of the project."""
+    """Return the name of an absolute path: relative to the first root that contains it, else the path itself.
+    A path that leads into the project through a link from outside belongs to the project."""
     found = _within(path, known)
     if found is None or found.startswith("~"):
         found = _within(os.path.realpath(path), [root for root in known if not root[0]]) or found
@@ -97,12 +97,13 @@ def _within(path: str, known: List[Root]) -> Optional[str]:
 
 
 def of_the_system(path: str) -> bool:
-    """Whether a path is a device's, the kernel's or the system's own. /dev/shm is memory for data."""
+    """Whether a path belongs to a device, the kernel or the system. /dev/shm does not: it holds data."""
     return path.startswith(_SYSTEM) and not path.startswith("/dev/shm/")
 
 
 def outside(path: str, known: List[Root], *, made: bool) -> bool:
-    """Whether a path is in no root, and is the system's own, or a temporary file that the program made."""
+    """Whether a path is in no root (except "~"), and is the system's, or a temporary file that the program
+    made."""
     inside = [
         folder for name, folder in known if name != "~" and f"{path}/".startswith(f"{folder.rstrip('/')}/")
     ]
@@ -111,9 +112,12 @@ def outside(path: str, known: List[Root], *, made: bool) -> bool:
 
 
 def library_cache(path: str, known: List[Root]) -> bool:
-    """Whether a file lies where libraries keep what they can make anew: compiled functions, lists of fonts,
-    what a notebook remembers. A project in such a place is none; one may hold such a place, as a home folder
-    does that is a project. Data and weights that a hub's library fetched there are none either."""
+    """Whether a file lies where libraries keep what they can recreate: compiled functions, lists of fonts,
+    notebook state.
+
+    False for files of a project inside such a folder, but not for such a folder inside a project, e.g. if the
+    home folder is the project. Also False for data and weights that a hub's library downloaded there.
+    """
     if fetched_from(path):
         return False
     own = [folder for name, folder in known if not name and path.startswith(f"{folder.rstrip('/')}/")]
@@ -129,8 +133,8 @@ def library_cache(path: str, known: List[Root]) -> bool:
 
 
 def fetched_from(path: str) -> str:
-    """The folder of the data set or model that a library fetched and a file belongs to; "" for other files,
-    and for those by which the library keeps account: refs, locks, descriptions."""
+    """Return the folder of the data set or model that a library downloaded and the file belongs to; "" for
+    other files, and for the library's own records: refs, locks, descriptions."""
     for store in _FETCHED:
         found = store.match(path)
         if found and not path.endswith(_ACCOUNTS):
@@ -150,7 +154,7 @@ _FETCHED = tuple(
         r"\.keras/(?:datasets|models)",
     )
 )
-"""Of the Hugging Face hub and its datasets, PyTorch, Kaggle and Keras."""
+"""Folders of the Hugging Face hub and its datasets, PyTorch, Kaggle and Keras."""
 _ACCOUNTS = (
     ".lock",
     ".incomplete",
@@ -168,7 +172,7 @@ _CACHE_VARIABLES = ("XDG_CACHE_HOME", "MPLCONFIGDIR", "NUMBA_CACHE_DIR", "CUDA_C
 
 
 def of_environment(path: str) -> bool:
-    """Whether a file belongs to Python, its packages, or us."""
+    """Whether a file belongs to Python, its packages, or orch."""
     return path.startswith(_ENVIRONMENT) or any(part in path for part in _INSTALLED)
 
 
@@ -183,7 +187,7 @@ _INSTALLED = ("/site-packages/", "/dist-packages/", "/__pycache__/")
 
 
 def sha256(path: Path) -> str:
-    """The sha256 of a small file; "" where it cannot be read."""
+    """Return the sha256 of a small file; "" if it cannot be read."""
     try:
         return hashlib.sha256(path.read_bytes()).hexdigest()
     except OSError:
@@ -191,7 +195,8 @@ def sha256(path: Path) -> str:
 
 
 def _of_arguments(arguments: List[str]) -> List[Root]:
-    """Existing files and folders that arguments name, called by their option or "@" and their place."""
+    """Return the existing files and folders that arguments name, called by their option, or "@" and their
+    position."""
     found, option = [], ""
     for place, argument in enumerate(arguments, 1):
         given, equals, value = argument.partition("=")
@@ -207,7 +212,7 @@ def _of_arguments(arguments: List[str]) -> List[Root]:
 
 
 def _links(folder: str) -> List[Root]:
-    """Links in a folder: what is opened through one may be known to the system by its target alone."""
+    """Return the links in a folder: of a file opened through one, the system may know only the target."""
     try:
         entries = [entry for entry in os.scandir(folder) if entry.is_symlink()]
     except OSError:

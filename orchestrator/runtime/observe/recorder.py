@@ -1,4 +1,4 @@
-"""Collects what one process shows of its first steps, and writes each step when it is complete."""
+"""Collect what one process shows of its first steps, and write each step when it is complete."""
 
 from __future__ import annotations
 
@@ -16,17 +16,17 @@ from .settings import Settings
 from .store import Store
 
 STAGES = ("batch", "initial", "activation", "loss", "gradient", "update", "metrics")
-"""The ladder, in the order in which two runs are compared."""
+"""The stages, in the order in which two runs are compared."""
 
 MAX_EVENTS = 20000
-"""Tensors of one step; a script that shows more is not training in steps that we understand."""
+"""Maximum number of tensors of one step; with more, the script's steps were not recognised correctly."""
 
 
 @dataclass(frozen=True)
 class Label:
-    """What an array is: its stage, its name (a path), and its place in the order of the program.
+    """Describes an array: its stage, its name (a path), and its position in the order of the program.
 
-    `light`: whether light steps look at it, too.
+    `light`: whether light steps fingerprint it, too.
     """
 
     stage: str
@@ -38,11 +38,11 @@ class Label:
 class Recorder:
     """One process's recording. Safe to call from any thread; a forked child records nothing.
 
-    Methods never raise: what goes wrong is noted, recording ends, and the job goes on.
+    Methods never raise: an error is noted and ends the recording, and the job continues.
     """
 
     after_commit: ClassVar[List[Callable[[], None]]] = []
-    """Called after each step that was written."""
+    """Functions to call after each step was written."""
 
     def __init__(self, settings: Settings) -> None:
         self.settings = settings
@@ -68,15 +68,15 @@ class Recorder:
     # ------------------------------------------------------------ from the hooks
 
     def wants(self) -> bool:
-        """Whether tensors are still asked for, here and now."""
+        """Whether tensors are still requested, in this process."""
         return not self.closed and not self._complete and os.getpid() == self._pid
 
     def takes(self, label: Label) -> bool:
-        """Whether this tensor of the step in progress is asked for: light steps look at few."""
+        """Whether this tensor of the step in progress is requested: light steps use only some."""
         return self.steps < self.settings.steps or self._light.takes(label)
 
     def observe(self, labels: Sequence[Label], arrays: Sequence[Any]) -> None:
-        """Take arrays of the step in progress. They are read before this returns."""
+        """Add arrays to the step in progress. They are read before this returns."""
         with self._lock:
             if not self.wants() or not self._claim():
                 return
@@ -89,7 +89,7 @@ class Recorder:
                 self.fail("recording a tensor", error)
 
     def commit(self) -> None:
-        """The step in progress is complete: write it. After the last one that was asked for, let go."""
+        """Write the step in progress, which is complete. After the last requested step, finish."""
         with self._lock:
             if not self.wants() or not self._claim():
                 return
@@ -112,11 +112,11 @@ class Recorder:
                 self._finish()
 
     def hold(self) -> None:
-        """A call begins that will report metrics of its last step: do not finish before `let_go`."""
+        """Begin a call that will report metrics of its last step: do not finish before `let_go`."""
         self._held = True
 
     def let_go(self, metrics: Sequence[Tuple[str, Any]] = ()) -> None:
-        """That call ended; `metrics` (name, array) belong to the last step that was recorded in full."""
+        """End that call; `metrics` (name, array) belong to the last step that was recorded in full."""
         with self._lock:
             self._held = False
             if self.closed or os.getpid() != self._pid:
@@ -135,21 +135,21 @@ class Recorder:
                 self._finish()
 
     def announce(self) -> None:
-        """Say that hooks are in place: a run without a step is not one without hooks."""
+        """Write the status, which shows that hooks are installed even if no step follows."""
         with self._lock:
             self._status()
 
     def saw(self, stage: str, name: str) -> bool:
-        """Whether a tensor of that stage, its name beginning with `name`, is in the step in progress."""
+        """Whether the step in progress has a tensor of that stage whose name begins with `name`."""
         labels = [label for label, _ in self._tensors] + self._light.labels()
         return any(label.stage == stage and label.name.startswith(name) for label in labels)
 
     def unread(self, name: str) -> None:
-        """The tensor `name` exists only inside a fused operation: to read it would change the graph."""
+        """Note that tensor `name` exists only inside a fused operation: reading it would change the graph."""
         self._unread.add(name)
 
     def note(self, what: str, why: str) -> None:
-        """Something that is not compared, and why. Said once."""
+        """Note once that something is not compared, and why."""
         with self._lock:
             entry = {"what": what, "why": why}
             if entry not in self._notes and os.getpid() == self._pid:
@@ -157,7 +157,7 @@ class Recorder:
                 self._status()
 
     def fail(self, what: str, error: BaseException) -> None:
-        """A fault of ours: say so and observe no more. The job goes on."""
+        """Record an error of orch itself and end the observation. The job continues."""
         self._close()
         self.note("everything from here on", f"{what} failed: {type(error).__name__}: {error}")
 
@@ -220,7 +220,7 @@ class Recorder:
         return line
 
     def _close(self) -> None:
-        """Take nothing more, and let go of what the hooks hold for us."""
+        """Accept nothing more, and release what the hooks hold."""
         self.closed = True
         self.missing_batch = None
         self.release()
@@ -233,7 +233,7 @@ class Recorder:
         self._status()
 
     def _write_light(self) -> None:
-        """At the program's end: what waits to be written."""
+        """At the program's end, write the light steps that are still waiting."""
         with self._lock:
             if self.wants():
                 try:
@@ -267,7 +267,7 @@ class Recorder:
         )
 
     def _stop(self) -> None:
-        """End the process as a success, at once: nothing that the script still means to do is wanted."""
+        """End the process at once, as a success: the rest of the script is not wanted."""
         clock = sys.modules.get(f"{(__package__ or '').rpartition('.')[0]}.stepclock")
         try:
             getattr(clock, "flush", lambda: None)()

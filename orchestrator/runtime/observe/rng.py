@@ -1,4 +1,4 @@
-"""Where the random number generators of a process stand, read without moving them."""
+"""States of a process's random number generators, read without advancing them."""
 
 from __future__ import annotations
 
@@ -10,10 +10,11 @@ from .surroundings import read_all
 
 
 def states() -> Dict[str, Any]:
-    """Each generator's state: a seed as its number, a whole state as the first 16 hex digits of its sha256.
+    """Return each generator's state: a seed as a number, a full state as the first 16 hex digits of its
+    sha256.
 
-    Null for a generator that nobody has made. Two runs whose states differ need not differ: a script
-    may never draw from that generator.
+    Null for a generator that was not created. Runs with different states may still be equal: a script may
+    never draw from that generator.
     """
     readings: Dict[str, Callable[[], Any]] = {
         "python": _python,
@@ -51,7 +52,7 @@ def _global_generator() -> Any:
 
 
 def _keras(name: str) -> Any:
-    """An attribute of Keras 3's global state; raises where there is none."""
+    """Return an attribute of Keras 3's global state. Raises KeyError if that module is not loaded."""
     state = sys.modules["keras.src.backend.common.global_state"]
     return state.get_global_attribute(name)
 

@@ -1,4 +1,4 @@
-"""`run [-m MODULE | SCRIPT] ARG…`: run a Python program observed, where PYTHONPATH is not honoured."""
+"""`run [-m MODULE | SCRIPT] ARG…`: run a Python program with observation, if PYTHONPATH has no effect."""
 
 from __future__ import annotations
 
@@ -14,7 +14,8 @@ from .imports import FRAMEWORKS, ImportHook, notifier
 
 
 def main(argv: List[str]) -> int:
-    """Run the program in this interpreter. Its own exit is ours; 2 where there is nothing to run."""
+    """Run the program in this interpreter. Its own exit ends the process; returns 2 if no program is
+    given."""
     if argv[:1] == ["run"]:
         argv = argv[1:]
     wanted = observation(os.environ)
@@ -37,8 +38,8 @@ def main(argv: List[str]) -> int:
 def run_as_main(program: str, *, module: bool = False) -> None:
     """Run a file, or a module by its name, as `__main__`.
 
-    When it has ended, `__main__` is the file that started this interpreter again. What is written down then
-    is to name the program, so its file's name stands there too.
+    After it has ended, `__main__` is again the file that started this interpreter. Records that are written
+    then have to name the program, so that module's `__file__` is set to the program's file, too.
     """
     file = _file_of(program) if module else os.path.abspath(program)  # noqa: PTH100
     sys.modules["__main__"].__file__ = file
@@ -49,11 +50,11 @@ def run_as_main(program: str, *, module: bool = False) -> None:
 
 
 def _file_of(module: str) -> Optional[str]:
-    """The file that `python -m MODULE` runs; None where there is none."""
+    """Return the file that `python -m MODULE` runs; None if there is none."""
     try:
         spec = find_spec(module)
         if spec is not None and spec.submodule_search_locations is not None:
             spec = find_spec(f"{module}.__main__")
-    except (ImportError, AttributeError, ValueError):  # runpy says it in its own words
+    except (ImportError, AttributeError, ValueError):  # runpy reports it
         return None
     return spec.origin if spec else None

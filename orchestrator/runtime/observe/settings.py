@@ -1,4 +1,4 @@
-"""What the environment of a run asks of observation."""
+"""Settings of an observation, from the environment of the run."""
 
 from __future__ import annotations
 
@@ -10,30 +10,30 @@ FORMAT = 1
 """Version of every line and file under observe/."""
 
 MAX_TENSOR = 4 << 20
-"""Bytes: larger tensors are kept as digest, norm and sample instead of whole."""
+"""Bytes: of larger tensors, only digest, norm and a sample are stored."""
 
 MAX_TOTAL = 96 << 20
-"""Bytes of tensors kept whole in one run; then as above."""
+"""Maximum bytes of complete tensors that are stored in one run; of the rest as above."""
 
 MAX_REPLAYED = 192 << 20
-"""Bytes of batches and initial weights kept whole in one run beside that: another run can be given them."""
+"""Maximum bytes of complete batches and initial weights in addition, which can be imposed on another run."""
 
 SAMPLE = 16384
-"""Elements of the strided sample that stands for a tensor which is not kept."""
+"""Maximum elements of the strided sample that is stored instead of a tensor."""
 
 MAX_ROWS = 4096
-"""Records of one batch whose digests are listed one by one."""
+"""Maximum number of records of a batch whose digests are listed one by one."""
 
 
 @dataclass(frozen=True)
 class Settings:
-    """`directory` receives the recording of the first `steps` steps, and of `light` further ones as
-    fingerprints; `stop` ends the process after them.
+    """`directory` receives the recording of the first `steps` steps, and fingerprints of `light` further
+    ones; `stop` ends the process after them.
 
-    `impose_batch` and `impose_weights` are recordings (…/observe) whose batches the observed steps are
-    given instead of their own, and whose initial weights the model is given before its first step; with
-    `impose_slots` the optimizer, too, and only what that recording names. What could not be imposed is said
-    in status.json, under not_compared.
+    `impose_batch` and `impose_weights` are recordings (…/observe): the observed steps get the batches of the
+    first, the model the initial weights of the second before its first step; with `impose_slots` the
+    optimizer gets its slots, too, and only what that recording names is imposed. What could not be imposed is
+    listed in status.json, under not_compared.
     """
 
     directory: Path
@@ -46,8 +46,8 @@ class Settings:
 
 
 def from_environment(environ: Mapping[str, str]) -> Optional[Settings]:
-    """The wish in ORCH_OBSERVE_* and ORCH_IMPOSE_*, None where there is none. A malformed number counts as
-    none."""
+    """Return the settings in ORCH_OBSERVE_* and ORCH_IMPOSE_*; None if no observation is requested. An
+    invalid number counts as absent."""
     directory = environ.get("ORCH_OBSERVE_DIR", "")
     steps = _count(environ.get("ORCH_OBSERVE_STEPS", ""))
     if not directory or not steps:

@@ -1,4 +1,4 @@
-"""Where a recording lies on disk: one index, one folder of tensors, two small files of facts."""
+"""The files of a recording: one index, one folder of tensors, two small files of facts."""
 
 from __future__ import annotations
 
@@ -14,7 +14,7 @@ from .settings import FORMAT, MAX_REPLAYED, MAX_TENSOR, MAX_TOTAL
 
 
 def atomic_write(path: Path, content: bytes) -> None:
-    """The file appears with all of `content` or not at all."""
+    """Write a file that appears with all of `content` or not at all."""
     path.parent.mkdir(parents=True, exist_ok=True)
     part = path.with_name(f".{path.name}.{os.getpid()}.part")
     part.write_bytes(content)
@@ -22,12 +22,12 @@ def atomic_write(path: Path, content: bytes) -> None:
 
 
 def write_json(path: Path, value: Dict[str, Any]) -> None:
-    """As `write_whole`, keys sorted, one trailing newline."""
+    """Like `atomic_write`, for JSON with sorted keys and one trailing newline."""
     atomic_write(path, (json.dumps(value, sort_keys=True, indent=1) + "\n").encode())
 
 
 class Store:
-    """The files of one recording. Tensors are named by their content, so equal ones are kept once."""
+    """The files of one recording. Tensors are named by their content, so equal ones are stored once."""
 
     def __init__(self, directory: Path) -> None:
         self.directory = directory
@@ -35,7 +35,7 @@ class Store:
         self._replayed = 0
 
     def claim(self) -> bool:
-        """Whether this process is the first to record here. Only the first one does."""
+        """Whether this process is the first to record here; only the first may."""
         self.directory.mkdir(parents=True, exist_ok=True)
         try:
             handle = os.open(self.directory / "claim", os.O_WRONLY | os.O_CREAT | os.O_EXCL, 0o644)
@@ -46,9 +46,9 @@ class Store:
         return True
 
     def keep(self, array: Any, *, replayed: bool = False) -> Dict[str, Any]:
-        """The array's facts; its copy, or beyond the budget its sample, written under tensors/.
+        """Return the array's facts; write a copy, or beyond the budget a sample, under tensors/.
 
-        `replayed`: another run may want to be given it, which takes a whole copy and has its own budget.
+        `replayed`: it may be imposed on another run, which needs a complete copy and has its own budget.
         """
         facts = describe(array)
         if array.dtype.hasobject or array.dtype.kind in "SU" or not array.size:
@@ -67,7 +67,7 @@ class Store:
         return {**facts, "sample": {"file": file, "stride": stride}}
 
     def _put(self, name: str, array: Any) -> Tuple[str, int]:
-        """The file's name, and the bytes written, none where it was there."""
+        """Write an array; returns its file's name, and the bytes written, 0 if the file existed."""
         relative = f"tensors/{name}.npy"
         path = self.directory / relative
         if path.exists():
@@ -76,7 +76,7 @@ class Store:
         return relative, int(array.nbytes)
 
     def append(self, lines: List[Dict[str, Any]]) -> None:
-        """Add lines to the index in a single write, so that a killed process leaves whole lines."""
+        """Add lines to the index in a single write, so that a killed process leaves complete lines."""
         if not lines:
             return
         content = "".join(json.dumps({"v": FORMAT, **line}, sort_keys=True) + "\n" for line in lines)
@@ -87,17 +87,18 @@ class Store:
             os.close(handle)
 
     def facts(self, name: str, value: Dict[str, Any]) -> None:
-        """Write <name>.json whole. A full disk must not end the job: then it is left out."""
+        """Write <name>.json atomically. Errors such as a full disk are ignored, because they must not end the
+        job."""
         with contextlib.suppress(OSError):
             write_json(self.directory / f"{name}.json", {"v": FORMAT, **value})
 
     def stopped(self, steps: int) -> None:
-        """Say that the process ended itself after `steps` observed steps."""
+        """Record that the process ended itself after `steps` observed steps."""
         atomic_write(self.directory / "stopped", f"{steps}\n".encode())
 
 
 def npy(array: Any) -> bytes:
-    """The array as a version 1.0 .npy file, C order."""
+    """Return the array as a version 1.0 .npy file in C order."""
     header = f"{{'descr': '{array.dtype.str}', 'fortran_order': False, 'shape': {tuple(array.shape)!r}, }}"
     padded = header.encode() + b" " * (-(len(header) + 11) % 64) + b"\n"
     magic = b"\x93NUMPY\x01\x00"

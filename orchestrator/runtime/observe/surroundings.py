@@ -1,4 +1,4 @@
-"""Where a run takes place: processor, language, time zone, folder. Standard library only."""
+"""Facts of a run's surroundings: processor, language, time zone, folder. Standard library only."""
 
 from __future__ import annotations
 
@@ -18,11 +18,11 @@ CPU_FLAGS = tuple(
     )
     for name in line.split()
 )
-"""Instruction sets by which math libraries choose their kernels."""
+"""Instruction sets by which math libraries select their kernels."""
 
 
 def surroundings() -> Dict[str, Any]:
-    """python, platform, cpu, locale, timezone, hashing and folder, as described in `facts`."""
+    """Return python, platform, cpu, locale, timezone, hashing and folder, as described in `facts`."""
     return {
         "python": platform.python_version(),
         "platform": {
@@ -49,7 +49,7 @@ def surroundings() -> Dict[str, Any]:
 
 
 def reading(read: Callable[[], Any]) -> Any:
-    """What `read` returns; None where this version or machine does not offer it."""
+    """Return the result of `read`; None if this version or machine does not offer it."""
     try:
         return read()
     except Exception:
@@ -57,12 +57,12 @@ def reading(read: Callable[[], Any]) -> Any:
 
 
 def read_all(readings: Dict[str, Callable[[], Any]]) -> Dict[str, Any]:
-    """Each reading by name; null for one that cannot be read."""
+    """Return each reading by name; null for one that fails."""
     return {name: reading(read) for name, read in readings.items()}
 
 
 def cpu_count() -> int:
-    """Processors that this process may use."""
+    """Return the number of processors that this process may use."""
     return len(_affinity()) or os.cpu_count() or 1
 
 
@@ -96,7 +96,7 @@ _LOCALE: Dict[str, Callable[[], Any]] = {
 
 
 def _utc_offsets() -> List[int]:
-    """Seconds east of UTC on 1 January and 1 July 2024: the zone as it acts, whatever its name."""
+    """Return seconds east of UTC on 1 January and 1 July 2024: the zone's effect, whatever its name."""
     return [time.localtime(moment).tm_gmtoff for moment in (1704067200, 1719792000)]
 
 
@@ -108,7 +108,7 @@ _TIMEZONE: Dict[str, Callable[[], Any]] = {
 
 
 def _case_sensitive() -> bool:
-    """Whether the working folder tells `a` from `A`, found out without writing."""
+    """Whether the working folder distinguishes `a` from `A`, determined without writing."""
     for entry in Path().iterdir():
         other = Path(entry.name.swapcase())
         if other.name != entry.name:

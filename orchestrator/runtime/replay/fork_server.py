@@ -1,17 +1,18 @@
-"""Verb `fork-server`: imports frameworks once, then runs Python programs in forks of itself.
+"""Verb `fork-server`: import frameworks once, then run Python programs in forks of this process.
 
     fork-server MODULE…      imports each MODULE; one that is missing is left out
 
-Requests are JSON objects, one a line, on standard input; answers likewise on standard output. The first line
-says {"ready": [modules], "seconds"}. A request: `program` (a script's path, or with `module` true a module's
-name), `arguments`, `cwd`, `env` (the whole environment; ORCH_OBSERVE_* and ORCH_IMPOSE are heeded), `moved`
-([[from, to], …]: folders that now lie elsewhere), `mounts` ([[folder, where the program alone sees it], …],
-see mounting), `log` (a file), `stdin` (a file, or ""), `timeout` (seconds). Its answer: `code` (REFUSED: no
-mounts of its own were to be had; BROKEN: the program could not be begun), `signal`, `timed_out`, `seconds`.
-The fork sets its environment after the imports: a variable that acts at import needs its own server.
+Requests are JSON objects, one per line, on standard input, and so are the answers on standard output. The
+first line is {"ready": [modules], "seconds"}. A request: `program` (a script's path, or with `module` true a
+module's name), `arguments`, `cwd`, `env` (the whole environment; ORCH_OBSERVE_* and ORCH_IMPOSE take effect),
+`moved` ([[from, to], …]: folders that are elsewhere now), `mounts` ([[folder, path at which only the program
+sees it], …], see mounting), `log` (a file), `stdin` (a file, or ""), `timeout` (seconds). Its answer: `code`
+(REFUSED: the system allows no mounts; BROKEN: the program could not be started), `signal`, `timed_out`,
+`seconds`. The fork sets its environment after the imports, so a variable that acts at import needs a fork
+server of its own.
 """
 
-# Thin over the kernel: descriptors, modes and races are said in os calls.
+# Close to the kernel: descriptors, modes and races need os calls, not pathlib.
 # ruff: noqa: PTH100, PTH109, PTH110, PTH116, PTH118, PTH120
 
 from __future__ import annotations
@@ -36,17 +37,17 @@ from . import interventions, mounting
 Request = Dict[str, Any]
 
 REFUSED = 125
-"""The code of a program that was not run: the system lets it have no mounts of its own."""
+"""The code if the program was not run because the system allows no mounts for one process."""
 
 BROKEN = 124
-"""The code where the program was not begun, by a fault of ours."""
+"""The code if the program was not started because of an error of orch."""
 
 _POLL = 0.02
 
 
 def main(argv: List[str]) -> int:
     answers = os.fdopen(os.dup(1), "w", buffering=1, encoding="utf-8")
-    os.dup2(2, 1)  # what an import prints is no answer
+    os.dup2(2, 1)  # output of an import must not be read as an answer
     begun = time.monotonic()
     ready = [name for name in argv if _imported(name)]
     _say(answers, {"ready": ready, "seconds": round(time.monotonic() - begun, 3)})
@@ -63,7 +64,7 @@ def _say(answers: Any, value: Dict[str, Any]) -> None:
 def _imported(name: str) -> bool:
     try:
         importlib.import_module(name)
-    except Exception:  # the program itself will say what it lacks
+    except Exception:  # the program will report it when it imports the module
         return False
     return True
 
@@ -87,7 +88,8 @@ def _serve(request: Request) -> Dict[str, Any]:
 
 
 def _wait(pid: int, until: float) -> Tuple[int, bool]:
-    """The child's end, and whether we ended it: it took too long, or nobody asks any more."""
+    """Return the child's status, and whether it was killed: because time was up, or the client closed or
+    wrote to standard input."""
     asking = select.poll()
     asking.register(0, 0)
     while True:
@@ -103,7 +105,7 @@ def _wait(pid: int, until: float) -> Tuple[int, bool]:
 def _kill(pid: int) -> None:
     try:
         os.killpg(pid, signal.SIGKILL)
-    except ProcessLookupError:  # it has not made its own group yet
+    except ProcessLookupError:  # it has not created its own group yet
         os.kill(pid, signal.SIGKILL)
 
 
@@ -123,7 +125,7 @@ def _become(request: Request) -> None:
     except mounting.Refused as refused:
         print(refused, file=sys.stderr)
         code = REFUSED
-    except BaseException:  # what the program raises is caught where it runs
+    except BaseException:  # errors of the program are caught in _run
         traceback.print_exc()
         code = BROKEN
     finally:
@@ -138,15 +140,16 @@ def _redirect(log: str, given: str) -> None:
 
 
 def _surround(request: Request) -> None:
-    """Environment, working folder, and random state that no parent has left."""
+    """Set environment and working folder, and reset state that the fork inherited: temporary folder and
+    random state."""
     os.environ.clear()
     os.environ.update(request["env"])
-    tempfile.tempdir = None  # which an import may have looked up already
+    tempfile.tempdir = None  # an import may have looked it up already
     time.tzset()
     os.chdir(request["cwd"])
     numpy = sys.modules.get("numpy")
     if numpy is not None:
-        numpy.random.seed(None)  # else every fork would draw the same numbers as its siblings
+        numpy.random.seed(None)  # otherwise all forks would draw the same numbers
     sys.dont_write_bytecode = True
 
 
@@ -159,7 +162,7 @@ def _run(request: Request) -> int:
     if wanted is not None:
         install_now(wanted)
     if not request.get("module"):
-        os.stat(program)  # one that is not there was never begun
+        os.stat(program)  # a missing program counts as not started
     try:
         run_as_main(program, module=bool(request.get("module")))
     except SystemExit as ended:
@@ -174,7 +177,8 @@ _PACKAGE = os.path.dirname(os.path.dirname(os.path.abspath(__file__)))
 
 
 def _search_path(request: Request) -> None:
-    """sys.path as a fresh Python would have it there: the program's folder first, moved folders as moved."""
+    """Set sys.path as a new Python process would: the program's folder first, moved folders at their new
+    place."""
     ours = os.path.dirname(_PACKAGE)
     first = os.getcwd() if request.get("module") else os.path.dirname(os.path.abspath(request["program"]))
     named = os.environ.get("PYTHONPATH", "").split(os.pathsep)

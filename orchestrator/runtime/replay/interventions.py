@@ -1,23 +1,24 @@
 """What a counterfactual run imposes beyond its environment: seeds, precision, compilation, order of files.
 
 A plan is a JSON object with any of
-    env              {name: value or null}: variables set, or unset, although a shell script said otherwise
-    seed             number; every generator is seeded with it before the program begins
-    seed_forced      true: what the program itself says of seeds is not heard
-    reseed           [from, to]: where the program seeds with the first number, it seeds with the second
+
+    env              {name: value or null}: variables to set, or unset, even if a shell script set others
+    seed             number with which every generator is seeded before the program begins
+    seed_forced      true: the program's own seeding is ignored
+    reseed           [from, to]: if the program seeds with the first number, the second is used
     generators       true: numpy.random.default_rng() and random.Random() without a seed get one
-    unseeded         a file, to which is written where the program's own code made one of those
-    host             what the computer is called, for whoever asks in Python
+    unseeded         file to which is written where the program's own code created such generators
+    host             name that Python reports for the computer
     cpus             how many of the usable cores
-    intra_op         threads within one operation, whatever the program says
-    deterministic    true or false: deterministic operations, whatever the program says
-    policy           Keras' dtype policy, whatever the program says; floatx, image_data_format likewise
+    intra_op         threads within one operation, whatever the program sets
+    deterministic    true or false: deterministic operations, whatever the program sets
+    policy           Keras' dtype policy, whatever the program sets; floatx, image_data_format likewise
     tf32             true or false
     compile          {jit_compile, run_eagerly, steps_per_execution}: for every Model.compile()
     listing          "sorted", or names in the order in which folders list them (others follow, sorted)
     mirror           [[copy, original], …]: a copied folder lists its entries in the order of the original
     guard            {kept, free, refusals}: see guard
-    feed             the training is fed with other inputs, to see what its own costs: see feeding
+    feed             give the training other inputs, to measure the cost of its own: see stalls.substitution
 """
 
 # ruff: noqa: PTH100, PTH119, PTH120
@@ -43,7 +44,7 @@ _MODULES = ("numpy", *FRAMEWORKS)
 
 
 def from_environment(environ: Mapping[str, str]) -> Plan:
-    """The plan in ORCH_IMPOSE; empty where there is none."""
+    """Return the plan in ORCH_IMPOSE; empty if there is none."""
     text = environ.get("ORCH_IMPOSE", "")
     return json.loads(text) if text else {}
 
@@ -86,7 +87,7 @@ def install(plan: Plan, *, now: bool) -> None:
 
 
 def _teller(listeners: List[Any]) -> Callable[[Any], None]:
-    """The first of the listeners, the imposition, also hears of NumPy."""
+    """Return a function that informs the listeners, and the first of them also of NumPy."""
     tell = notifier(listeners)
 
     def told(module: Any) -> None:
@@ -99,7 +100,7 @@ def _teller(listeners: List[Any]) -> Callable[[Any], None]:
 
 
 def _call_host(name: str) -> None:
-    """What Python tells of this computer's name."""
+    """Make Python report this name for the computer."""
     import platform
     import socket
 
@@ -176,7 +177,8 @@ class ActiveIntervention:
 
 
 def silence(owner: Any, name: str) -> None:
-    """owner.name() does nothing any more, by whatever name it is known: the plan has decided."""
+    """Make owner.name() do nothing, because the plan has decided the setting; if possible, also for code that
+    imported the function."""
     function = getattr(owner, name)
     if getattr(function, "__code__", None) is not None and not function.__code__.co_freevars:
         function.__code__ = _unheard.__code__
@@ -184,8 +186,8 @@ def silence(owner: Any, name: str) -> None:
 
 
 def reseeded(owner: Any, name: str, numbers: Sequence[int]) -> None:
-    """owner.name() takes the second of two numbers where it is given the first, by whatever name it is
-    known."""
+    """Make owner.name() use the second of two seeds when it is given the first; if possible, also for code
+    that imported the function."""
     function = getattr(owner, name)
     code = getattr(function, "__code__", None)
     if code is None or code.co_freevars:
@@ -201,7 +203,7 @@ def reseeded(owner: Any, name: str, numbers: Sequence[int]) -> None:
 
 
 class _Reseeding:
-    """A function of a seed that takes one number for another."""
+    """A seeding function that replaces one seed by another."""
 
     def __init__(self, function: Callable[..., Any], numbers: Sequence[int]) -> None:
         self._function = function

@@ -1,10 +1,10 @@
 """Impose an order on the entries of folders, in Python and in tf.io.gfile.
 
-A copied folder lists what it links to as the original does: a folder as a folder, so that os.walk and rglob
-enter it.
+In a copied folder, links appear as their targets do in the original: a folder as a folder, so that os.walk
+and rglob enter it.
 """
 
-# Thin over the kernel: what is replaced are os functions.
+# Close to the kernel: the functions of os themselves are replaced.
 # ruff: noqa: PTH118, PTH119, PTH120
 
 from __future__ import annotations
@@ -21,7 +21,7 @@ _REAL_LISTDIR = os.listdir
 _REAL_SCANDIR = os.scandir
 _REAL_ISLINK = os.path.islink
 _LINKS_AS_FILES = getattr(os, "_walk_symlinks_as_files", object())
-"""Given to os.walk by pathlib, from Python 3.13 on, to have it list links to folders as files."""
+"""Passed to os.walk by pathlib, from Python 3.13 on, to list links to folders as files."""
 
 
 def install(wish: Wish, mirror: Mirror) -> None:

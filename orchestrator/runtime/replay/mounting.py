@@ -16,7 +16,7 @@ _PRIVATE = 1 << 18
 
 _OPEN_TREE = 428
 _MOVE_MOUNT = 429
-"""Numbers of system calls, alike on all processors; Linux 5.2 or later."""
+"""Numbers of system calls, the same on all architectures; Linux 5.2 or later."""
 
 _CLONE = 1
 _CLOSE_ON_EXEC = os.O_CLOEXEC

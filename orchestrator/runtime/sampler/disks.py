@@ -1,6 +1,6 @@
 """Activity and properties of the machine's disks, and their limits where known."""
 
-# Thin over the kernel: descriptors, modes and races are said in os calls.
+# Close to the kernel: descriptors, modes and races need os calls, not pathlib.
 # ruff: noqa: PTH110, PTH118, PTH208
 
 from __future__ import annotations

@@ -5,7 +5,7 @@ job began and current values, so that a lost line loses only detail. Each line i
 may append to the same file, and only the last line can be incomplete.
 """
 
-# Thin over the kernel: descriptors, modes and races are said in os calls.
+# Close to the kernel: descriptors, modes and races need os calls, not pathlib.
 # ruff: noqa: PTH208
 
 from __future__ import annotations

@@ -1,6 +1,6 @@
 """Find the files that feed the training, and move them out of the page cache or into it, without root."""
 
-# Thin over the kernel: descriptors are said in os calls.
+# Close to the kernel: descriptors need os calls, not pathlib.
 # ruff: noqa: PTH100, PTH113, PTH116, PTH208
 
 from __future__ import annotations

@@ -5,7 +5,7 @@ process keeps a table in a file: slots of a path (256 bytes) and four 64-bit num
 nanoseconds in reads. The table is a shared mapping, so its counts survive the process.
 """
 
-# Thin over the kernel: paths are said in os calls.
+# Close to the kernel: paths need os calls, not pathlib.
 # ruff: noqa: PTH103, PTH110, PTH118
 
 from __future__ import annotations

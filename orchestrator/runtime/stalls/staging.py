@@ -1,6 +1,6 @@
 """Let a pipeline read copies of its files, by exchanging names in the arguments of its sources."""
 
-# Thin over the kernel: paths are text here.
+# Close to the kernel: paths are strings here.
 # ruff: noqa: PTH100
 
 from __future__ import annotations

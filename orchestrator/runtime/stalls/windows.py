@@ -1,6 +1,6 @@
 """One window: some steps of the unchanged training on one kind of input, timed, with their resource usage."""
 
-# Thin over the kernel: counters are read as text.
+# Close to the kernel: counters are read as text.
 # ruff: noqa: PTH208
 
 from __future__ import annotations

@@ -1,19 +1,20 @@
-"""Make a folder what the other side says it is: whole, verified, and safe to repeat after any interruption.
+"""Make a folder equal to a tree that the client sends: complete, verified, and repeatable after an
+interruption.
 
-The conversation, in frames, on standard input and output:
+The protocol, in frames, on standard input and output:
 
-    them  {"digest", "verify", "single"}         the tree they want here
-    us    {"same": true, "digest"}               it is here already; the end
-          {"same": false}
-    them  {"rows", "mtimes"}                     all of it
-    us    {"need": [index, …], "remove": n}      the files whose bytes are not here
-    them  one body for each of these
-    us    {"digest"}                             of what now lies here
-    at any time, us  {"error", "text", …}        and the end
+    client  {"digest", "verify", "single"}         the tree that is wanted
+    server  {"same": true, "digest"}               it is here already; the end
+            {"same": false}
+    client  {"rows", "mtimes"}                     the whole tree
+    server  {"need": [index, …], "remove": n}      the files whose bytes are not here
+    client  one body for each of these
+    server  {"digest"}                             of the resulting tree
+    server  {"error", "text", …}                   at any time; the end
 
-Beside the folder lie `<root>.part/`, where bodies wait under their hashes until all have come, and
-`<root>.manifest.json`: the tree as it was left, with the stamps by which unchanged files are known.
-With `single`, a name, the tree is one file of that name and `<root>` itself is that file.
+Beside the folder are `<root>.part/`, which holds bodies, named by their hashes, until all have come, and
+`<root>.manifest.json`: the tree as it was left, with the stamps that identify unchanged files. With `single`,
+a name, the tree is one file of that name and `<root>` itself is that file.
 """
 
 # ruff: noqa: PTH103, PTH105, PTH108, PTH110, PTH112, PTH113, PTH114, PTH118, PTH120, PTH121, PTH208
@@ -43,7 +44,7 @@ Say = Callable[[Any], None]
 
 
 class Refused(Exception):
-    """Why the tree was not taken; `facts` go to the other side as they are."""
+    """Why the tree was refused; `facts` are sent to the client unchanged."""
 
     def __init__(self, kind: str, sentence: str, **facts: Any) -> None:
         super().__init__(sentence)
@@ -56,7 +57,7 @@ class Wanted(NamedTuple):
 
 
 def serve(root: str, read: Read, write: Write) -> int:
-    """Hold the conversation. Exit status 1 where the tree was refused."""
+    """Run the protocol. Returns exit status 1 if the tree was not accepted."""
 
     def say(message: Any) -> None:
         send(write, message)
@@ -93,7 +94,7 @@ def _take(root: str, ask: Dict[str, Any], read: Read, say: Say) -> str:
         refuse_hostile(want.rows)
         placed = _become(root, have, want, read, say)
         known.update(placed)
-        trusted.update(placed)  # by this process, from a folder of its own
+        trusted.update(placed)  # written by this process, in a folder that only it uses
         have, known = look(root, known)
         if digest(have) != ask["digest"]:
             path = first_difference(have, want.rows)
@@ -108,7 +109,8 @@ def _take(root: str, ask: Dict[str, Any], read: Read, say: Say) -> str:
 
 
 def _become(root: str, have: List[Row], want: Wanted, read: Read, say: Say) -> tree.Known:
-    """Turn what is at `root` into what is wanted; what is now known of the files put in place."""
+    """Turn the tree at `root` into the wanted one; returns stamps and hashes of the files that were put in
+    place."""
     change = difference(have, want.rows)
     stage = f"{root}.part"
     os.makedirs(stage, mode=0o700, exist_ok=True)
@@ -130,7 +132,7 @@ def _become(root: str, have: List[Row], want: Wanted, read: Read, say: Say) -> t
 
 
 def make_place(root: str, single: str) -> str:
-    """The folder that the tree lives in: `root`, or one beside it where `root` is to be a file."""
+    """Create and return the folder of the tree: `root`, or one beside it if `root` is to be a file."""
     place = f"{root}.single" if single else root
     if os.path.islink(place):
         raise Refused("hostile", f"{place} is a link here, and is not followed.")
@@ -142,7 +144,7 @@ def make_place(root: str, single: str) -> str:
 
 @contextlib.contextmanager
 def alone(root: str) -> Iterator[None]:
-    """Nobody else applies to the same folder meanwhile."""
+    """Lock the folder against other syncs. Raises Refused if it stays locked for ten seconds."""
     fd = os.open(root, os.O_RDONLY | os.O_DIRECTORY)
     try:
         deadline = time.monotonic() + _PATIENCE
@@ -159,7 +161,7 @@ def alone(root: str) -> Iterator[None]:
         os.close(fd)
 
 
-# ---------------------------------------------------------------- what is here
+# ---------------------------------------------------------------- the present tree
 
 
 def look(root: str, known: tree.Known) -> Tuple[List[Row], tree.Known]:
@@ -171,7 +173,7 @@ def look(root: str, known: tree.Known) -> Tuple[List[Row], tree.Known]:
     return rows + [Row(path, "special") for path in listed.special], now
 
 
-# ---------------------------------------------------------------- what comes
+# ---------------------------------------------------------------- receiving
 
 
 def refuse_hostile(rows: Sequence[Row]) -> None:
@@ -180,7 +182,7 @@ def refuse_hostile(rows: Sequence[Row]) -> None:
 
 
 def _needed(stage: Confined, want: Wanted, change: Difference) -> List[int]:
-    """One index for each body that neither lies here nor waits in staging from an earlier attempt."""
+    """Return one index for each body that is neither here nor in staging from an earlier attempt."""
     wanted = {want.rows[number].digest for number in change.content}
     seen = set()
     for name in os.listdir(stage.fd):
@@ -215,7 +217,7 @@ def full(place: str, needed: int) -> Refused:
 
 
 def _receive(stage: Confined, rows: Sequence[Row], read: Read) -> None:
-    """Take every body; then name the files that were not what their rows say."""
+    """Receive every body. Raises Refused with the paths of files that do not match their rows."""
     changed = []
     for row in rows:
         hasher = hashlib.sha256()
@@ -244,11 +246,12 @@ def _write_all(file: Any, data: bytes) -> None:
         view = view[file.write(view) :]
 
 
-# ---------------------------------------------------------------- into place
+# ---------------------------------------------------------------- putting files in place
 
 
 def _settle(target: Confined, stage: Confined, want: Wanted, change: Difference) -> tree.Known:
-    """Remove what is not wanted, then make what is; what is now known of the files put in place."""
+    """Remove unwanted paths, then create the wanted ones; returns stamps and hashes of the files put in
+    place."""
     for path in reversed(change.remove):
         target.remove(path)
     target.forget()
@@ -280,7 +283,7 @@ def _copy(stage: Confined, name: str) -> str:
 
 
 def _place(target: Confined, stage: Confined, source: str, row: Row, mtime: int) -> tree.Stamp:
-    """Rename a staged file to where it belongs, with its mode and time; the stamp it has from now on."""
+    """Rename a staged file to its place, with its mode and time; returns its new stamp."""
     folder, name = target.at(row.path)
     fd = stage.open_file(source)
     try:
@@ -293,7 +296,7 @@ def _place(target: Confined, stage: Confined, source: str, row: Row, mtime: int)
 
 
 def expose(place: str, name: str, root: str) -> None:
-    """Make `root` itself the one file of the tree at `place`: another name of the same bytes."""
+    """Make `root` itself the single file of the tree at `place`, by a hard link."""
     file = os.path.join(place, name)
     if os.path.exists(root) and os.path.samefile(root, file):
         return

@@ -1,4 +1,4 @@
-"""A folder whose inside is reached one name at a time, and never through a link."""
+"""Access to paths inside a folder, one name at a time, without ever following a link."""
 
 from __future__ import annotations
 
@@ -14,10 +14,10 @@ _FILE = os.O_RDONLY | os.O_NOFOLLOW | os.O_NONBLOCK | os.O_CLOEXEC
 
 
 class Confined:
-    """Paths below `root`, which must be a folder and no link. OSError where a part of a path is no folder.
+    """Paths below `root`, which must be a folder and no link. OSError if a parent in a path is not a folder.
 
-    The folders above the path asked for last stay open, so paths in order cost little. `forget` them
-    when folders have been removed.
+    The folders above the last requested path stay open, so that sorted paths cost little. Call `forget` after
+    folders have been removed.
     """
 
     def __init__(self, root: str) -> None:
@@ -32,7 +32,8 @@ class Confined:
         os.close(self.fd)
 
     def at(self, path: str) -> Tuple[int, bytes]:
-        """The folder that holds `path`, as a descriptor that stays ours, and the name in it."""
+        """Return the folder that contains `path`, as a descriptor that this object closes, and the last name
+        of `path`."""
         *above, name = path.split("/")
         same = 0
         while same < min(len(above), len(self._open)) and self._open[same][0] == above[same]:
@@ -47,7 +48,7 @@ class Confined:
         self._close_from(0)
 
     def look(self, path: str) -> Optional[os.stat_result]:
-        """What is at `path`, itself and not what it points to; None where nothing is."""
+        """Return the status of `path` itself, without following a link; None if there is nothing."""
         try:
             folder, name = self.at(path)
             return os.stat(name, dir_fd=folder, follow_symlinks=False)
@@ -55,7 +56,7 @@ class Confined:
             return None
 
     def open_file(self, path: str) -> int:
-        """A descriptor to read the regular file at `path`."""
+        """Return a descriptor for reading the regular file at `path`. Raises OSError for anything else."""
         folder, name = self.at(path)
         fd = os.open(name, _FILE, dir_fd=folder)
         if not stat.S_ISREG(os.fstat(fd).st_mode):
@@ -64,12 +65,12 @@ class Confined:
         return fd
 
     def remove(self, path: str) -> None:
-        """Remove what is at `path`; a folder must be empty. Absent is success."""
+        """Remove `path`; a folder must be empty. Does nothing if it does not exist."""
         folder, name = self.at(path)
         try:
             _remove(folder, name)
         except PermissionError:
-            # A folder of ours may have been made read-only by what ran in it.
+            # A run may have made the folder read-only.
             os.fchmod(folder, 0o700)
             _remove(folder, name)
 
@@ -115,7 +116,7 @@ def _remove(folder: int, name: bytes) -> None:
 
 
 def pieces(fd: int) -> Iterator[bytes]:
-    """The content of an open file, closed at the end."""
+    """Yield the content of an open file, which is closed at the end."""
     try:
         while True:
             piece = os.read(fd, PIECE)

@@ -1,7 +1,8 @@
-"""A tree as facts: its rows, their one canonical encoding, what separates two trees, which paths are hostile.
+"""Describe trees by rows: their canonical encoding, the difference of two trees, and paths that must be
+refused.
 
-Names are text that stands for bytes: UTF-8, with surrogates for bytes that are not (`surrogateescape`),
-whatever the locale of either side.
+Names are text that represents bytes: UTF-8, with surrogates for other bytes (`surrogateescape`), regardless
+of the locale of either side.
 """
 
 from __future__ import annotations
@@ -14,7 +15,8 @@ from typing import Dict, Iterator, List, NamedTuple, Optional, Sequence, Set, Tu
 
 
 class Row(NamedTuple):
-    """One path, in the order of model.Entry. kind: file, dir or link; "special" only as a thing found."""
+    """One path, in the field order of model.Entry. kind: file, dir or link; "special" only in trees that were
+    found."""
 
     path: str
     kind: str
@@ -25,10 +27,10 @@ class Row(NamedTuple):
 
 
 class Difference(NamedTuple):
-    """What turns one tree into another; true where there is work to do.
+    """The changes that turn one tree into another; true if there are any.
 
-    `content` and `shape` index the wanted rows: files whose bytes are needed; and what is there with the
-    right bytes, or needs none, but has to be made or given another mode. `remove` are paths, deepest last.
+    `content` and `shape` are indices of wanted rows: files whose bytes are missing; and paths that need no
+    bytes, but must be created or get another mode. `remove` are paths, parents before their contents.
     """
 
     content: Tuple[int, ...]
@@ -52,12 +54,12 @@ def ordered(rows: Sequence[Row]) -> List[Row]:
 
 
 def digest(rows: Sequence[Row]) -> str:
-    """SHA-256 over every field of every row, in the order of the paths' bytes."""
+    """Return the SHA-256 over every field of every row, in the order of the paths' bytes."""
     return hashlib.sha256(json.dumps(ordered(rows), separators=(",", ":")).encode()).hexdigest()
 
 
 def difference(have: Sequence[Row], want: Sequence[Row]) -> Difference:
-    """What to do to `have` so that it becomes `want`."""
+    """Return the changes that turn `have` into `want`."""
     before = {row.path: row for row in have}
     kinds = {row.path: row.kind for row in want}
     content, shape = [], []
@@ -72,7 +74,7 @@ def difference(have: Sequence[Row], want: Sequence[Row]) -> Difference:
 
 
 def first_difference(one: Sequence[Row], other: Sequence[Row]) -> Optional[str]:
-    """The first path, in order, that the two trees do not agree on."""
+    """Return the first path, in order, in which the two trees differ; None if they are equal."""
     for left, right in zip(ordered(one), ordered(other)):  # noqa: B905  (`strict` came after 3.9)
         if left != right:
             return min(left.path, right.path, key=raw)
@@ -88,7 +90,7 @@ _HEX = re.compile(r"[0-9a-f]{64}\Z")
 
 
 class Refusal(NamedTuple):
-    """A row that must not be written. `reason` is one of the words below; `why` is for people."""
+    """A row that must not be written. `reason` is one of the constants below; `why` is text for people."""
 
     path: str
     reason: str
@@ -105,16 +107,16 @@ NAME_CLASH = "name_clash"
 
 
 def hostile(rows: Sequence[Row], *, sealed: bool) -> List[Tuple[str, str]]:
-    """(path, why) of every row that must not be written, whoever asks.
+    """Return (path, why) of every row that must not be written, whoever sent it.
 
-    `sealed` adds what is fine in a tree of one's own but not in one that comes from elsewhere: links that
-    lead out of it, and names that some file systems take for one.
+    `sealed` adds what is acceptable only in a tree of one's own: links that lead out of it, and names that
+    some file systems treat as equal.
     """
     return [(found.path, found.why) for found in refusals(rows, sealed=sealed, folding=sealed)]
 
 
 def refusals(rows: Sequence[Row], *, sealed: bool, folding: bool) -> List[Refusal]:
-    """As `hostile`, with reasons. `folding`: names that differ only in case cannot lie side by side here."""
+    """Like `hostile`, with reasons. `folding`: also refuse names that differ only in case or composition."""
     found = [Refusal(row.path, reason, why) for row in rows for reason, why in _wrong(row, sealed)]
     found.extend(Refusal(path, NAME_CLASH, why) for path, why in _conflicts(rows))
     if folding:
@@ -158,8 +160,8 @@ def _wrong_path(path: str) -> Iterator[str]:
 def leads_out(link: Row) -> bool:
     """Whether a link's target may lie outside the tree.
 
-    Climbing counts only before the first name: after it, a name that is itself a link would make `..`
-    mean another folder than the text says.
+    `..` is allowed only before the first name: after it, a name that is itself a link could make `..` mean
+    another folder than the text suggests.
     """
     if link.target.startswith("/") or _DRIVE.match(link.target):
         return True
@@ -169,7 +171,7 @@ def leads_out(link: Row) -> bool:
 
 
 def _conflicts(rows: Sequence[Row]) -> Iterator[Tuple[str, str]]:
-    """Paths that cannot both be: named twice, or below what is no folder."""
+    """Yield paths that cannot both exist: named twice, or below something that is not a folder."""
     kinds: Dict[str, str] = {}
     for row in rows:
         if row.path in kinds:
@@ -190,7 +192,7 @@ def _collisions(rows: Sequence[Row]) -> Iterator[Tuple[str, str]]:
 
 
 def folded(path: str) -> str:
-    """Equal for names that a file system may take for one."""
+    """Return a key that is equal for names that some file systems treat as equal."""
     return unicodedata.normalize("NFC", unicodedata.normalize("NFC", path).casefold())
 
 
@@ -204,7 +206,7 @@ def _with_parents(rows: Sequence[Row]) -> Iterator[str]:
 
 
 def parents(path: str) -> Iterator[str]:
-    """The folders above a path, the outermost first, without the root."""
+    """Yield the folders above a path, the outermost first, without the root."""
     at = path.find("/")
     while at > 0:
         yield path[:at]

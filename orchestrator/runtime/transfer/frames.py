@@ -1,7 +1,7 @@
-"""How the two sides talk over one channel: messages and file bodies, each with its length in front.
+"""Frames, in which both sides exchange messages and file bodies over one channel, each with its length first.
 
-A message is JSON. A body is pieces of bytes and then an empty piece; what cannot be read any more ends
-with GONE and a message that says why.
+A message is JSON. A body is a sequence of pieces and then an empty piece; if its file cannot be read to the
+end, it ends with GONE and a message with the reason.
 """
 
 from __future__ import annotations
@@ -11,7 +11,7 @@ import struct
 from typing import Any, Callable, Iterator
 
 Read = Callable[[int], bytes]
-"""Up to so many bytes, at least one; b"" at the end."""
+"""Returns at most that many bytes, and at least one; b"" at the end."""
 Write = Callable[[bytes], Any]
 
 PIECE = 1 << 18
@@ -22,11 +22,11 @@ _LENGTH = struct.Struct(">I")
 
 
 class Broken(Exception):
-    """The other side went away, or says what is no message."""
+    """The other side closed the connection, or sent something that is not a frame."""
 
 
 class Gone(Exception):
-    """The other side cannot deliver this body; the text says why."""
+    """The other side cannot send this body; the text is the reason."""
 
 
 def send(write: Write, message: Any) -> None:
@@ -42,7 +42,8 @@ def receive(read: Read, most: int = _LIMIT) -> Any:
 
 
 def send_body(write: Write, pieces: Iterator[bytes]) -> int:
-    """Send a body; its length. An OSError from `pieces` tells the other side that it will not come."""
+    """Send a body; returns its length. If `pieces` raises OSError, the other side is told that the body is
+    incomplete."""
     total = 0
     try:
         for piece in pieces:
@@ -57,7 +58,7 @@ def send_body(write: Write, pieces: Iterator[bytes]) -> int:
 
 
 def first_bytes(pieces: Iterator[bytes], size: int) -> Iterator[bytes]:
-    """The first `size` bytes of `pieces`, or all where there are fewer."""
+    """Yield the first `size` bytes of `pieces`, or all if there are fewer."""
     left = size
     for piece in pieces:
         part = piece[:left]
@@ -69,7 +70,7 @@ def first_bytes(pieces: Iterator[bytes], size: int) -> Iterator[bytes]:
 
 
 def receive_body(read: Read) -> Iterator[bytes]:
-    """The pieces of a body. Gone where it ends before its end; further bodies can follow."""
+    """Yield the pieces of a body. Raises Gone if it is incomplete; further bodies can follow."""
     while True:
         length = _length(read)
         if length == _GONE:
@@ -90,7 +91,7 @@ def _piece(read: Read, length: int, most: int) -> bytes:
 
 
 def exactly(read: Read, size: int) -> bytes:
-    """`size` bytes. Broken where the other side ends before."""
+    """Return `size` bytes. Raises Broken if the other side ends before that."""
     data = bytearray()
     while len(data) < size:
         more = read(size - len(data))

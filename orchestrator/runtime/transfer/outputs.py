@@ -1,6 +1,6 @@
 """Find what a run created or changed in its working folder."""
 
-# Thin over the kernel: descriptors, modes and races are said in os calls.
+# Close to the kernel: descriptors, modes and races need os calls, not pathlib.
 # ruff: noqa: PTH112, PTH114, PTH115, PTH118, PTH119, PTH121, PTH206
 
 from __future__ import annotations
@@ -18,7 +18,7 @@ from .stage import altered, describe, relative, walk
 
 _BLOCK = 1 << 20
 _MOST_MADE = 2000
-"""Files that are looked at for one whose name is like an output that was not written."""
+"""Maximum number of files that are searched for a name like that of a missing output."""
 
 Entry = Dict[str, Any]
 """As model.Entry: path, kind, size, mode, digest, target."""
@@ -27,7 +27,7 @@ Entry = Dict[str, Any]
 def outputs(run: RunDir, again: bool = False) -> List[Entry]:
     """List the run's outputs: as recorded at its end, or as found now if they were not recorded.
 
-    With `again`, what lies there now: found and written down anew.
+    With `again`, they are searched for and recorded anew.
     """
     if again:
         write(run)
@@ -230,7 +230,7 @@ def _entry(path: str, name: str) -> Optional[Entry]:
             if _is_too_large(path, about):
                 return _facts(name, "too_large", about.st_size, mode)
             return _file(path, name, about.st_size, mode)
-    except FileNotFoundError:  # it went away between the two looks
+    except FileNotFoundError:  # it was removed between the two calls
         return None
     except OSError:
         return _facts(name, "unreadable", 0, 0)

@@ -1,10 +1,11 @@
 """The record of a tree that was sent here, in `<root>.manifest.json`: rows, digest, stamps of files.
 
-A stamp (see tree.Stamp) says that a file is still what was hashed. To link a file moves its ctime; whoever
-links files of a tree therefore verifies them first and notes their stamps anew, holding the tree's lock.
+An equal stamp (see tree.Stamp) proves that a file has not changed since it was hashed. Linking a file changes
+its ctime, so whoever links files of a tree verifies them first and then records their new stamps, while
+holding the tree's lock.
 """
 
-# Thin over the kernel: descriptors, modes and races are said in os calls.
+# Close to the kernel: descriptors, modes and races need os calls, not pathlib.
 # ruff: noqa: PTH105, PTH113, PTH118
 
 from __future__ import annotations
@@ -98,9 +99,10 @@ def verify(root: str, expected: str) -> Tuple[Dict[str, str], Set[str]]:
 
 
 def restamp(root: str, paths: Sequence[str], read: Collection[str]) -> Dict[str, tree.Stamp]:
-    """Note the stamps of `paths` as they are now, after they were verified and linked; these stamps.
+    """Record and return the stamps of `paths` as they are now, after the files were verified and linked.
 
-    Not of those that had to be `read`: who wrote them may write again, with the same stamp (tree.RACY).
+    Files that had to be `read` are not recorded: a process that wrote them may write again without changing
+    the stamp (tree.RACY).
     """
     known = _read(root) or {}
     now = {path: tree.stamp_of(os.lstat(os.path.join(raw(root), raw(path)))) for path in paths}
@@ -126,7 +128,7 @@ def _read(root: str) -> Optional[Dict[str, Any]]:
 
 def _write(root: str, value: Dict[str, Any]) -> None:
     part = f"{root}.manifest.json.part"
-    # Nothing here waits for the disk: what a loss of power takes is not trusted after it (see recall).
+    # Not flushed to the disk: after a loss of power the stamps are not trusted anyway (see recall).
     with open(part, "w", encoding="utf-8") as file:
         file.write(json.dumps(value, separators=(",", ":")))
     os.replace(part, f"{root}.manifest.json")

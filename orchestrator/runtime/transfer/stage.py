@@ -1,15 +1,15 @@
 """Lay out a run's working folder from synced trees.
 
-Copied trees are the run's own. The others share their bytes by hard link (by symbolic link across file
-systems); their folders are the run's own, so that new files beside the data stay with the run. An absolute
-target becomes a symbolic link at that path, and nothing that is not ours is ever replaced by one.
+Copied trees belong to the run. Files of the others are shared by hard link (by symbolic link across file
+systems), but their folders belong to the run, so that new files beside the data stay with the run. An
+absolute target becomes a symbolic link at that path; it never replaces anything that orch did not create.
 
-A tree that was sent here comes with its digest, and is verified before it is laid out. The files of one that
-is shared are read-only, and `shared.json` keeps by what they are known, so that the run's end can tell
-whether they still are what the run was given.
+A tree that was sent here has a digest, and is verified before it is laid out. The files of a shared one are
+read-only, and `shared.json` records their stamps and hashes, so that the run's end can tell whether they are
+still what the run was given.
 """
 
-# Thin over the kernel: descriptors, modes and races are said in os calls.
+# Close to the kernel: descriptors, modes and races need os calls, not pathlib.
 # ruff: noqa: PTH100, PTH101, PTH103, PTH105, PTH108, PTH110, PTH112, PTH114, PTH115, PTH116, PTH117, PTH118, PTH119, PTH120, PTH121, PTH208, PTH211
 
 from __future__ import annotations
@@ -33,10 +33,11 @@ Tree = Dict[str, Any]
 
 
 def stage(run: RunDir, trees: List[Tree], restored: Optional[Tree] = None) -> None:
-    """Make `<run>/work` and the links at absolute targets, and note what was laid there.
+    """Create `<run>/work` and the links at absolute targets, and record what was put there.
 
-    `restored` holds what an earlier attempt had saved: it is put over the rest, and counts as the run's own.
-    May be called again after it was cut short: it begins anew. Raises RunError of kind stage.
+    `restored` is what an earlier attempt had saved: it replaces files of the other trees, and belongs to the
+    run. May be called again after an interruption: it starts from the beginning. Raises RunError of kind
+    stage.
     """
     shutil.rmtree(run.work, ignore_errors=True)
     shutil.rmtree(run.path("mapped"), ignore_errors=True)
@@ -78,7 +79,8 @@ def _make_writable(run: RunDir, restored: Tree) -> None:
 
 @contextlib.contextmanager
 def _verified(tree: Tree) -> Iterator[Optional[Tuple[Dict[str, str], Set[str]]]]:
-    """As record.verify, of a tree that was sent here, which nobody changes meanwhile; else None."""
+    """Yield the result of record.verify, with the tree locked meanwhile; None for a tree that was not sent
+    here."""
     if not tree.get("digest"):
         yield None
         return
@@ -92,7 +94,8 @@ def _verified(tree: Tree) -> Iterator[Optional[Tuple[Dict[str, str], Set[str]]]]
 
 
 def _sealed(tree: Tree, hashes: Dict[str, str], read: Set[str]) -> Dict[str, Any]:
-    """A shared tree's folder; of each file its stamp once linked, its hash, and whether the stamp tells."""
+    """Return a shared tree's folder, and for each file its stamp after linking, its hash, and whether an
+    equal stamp proves it unchanged."""
     source = os.path.abspath(tree["source"])
     folder = record.folder_of(source)
     stamps = record.restamp(folder, list(hashes), read)
@@ -146,7 +149,7 @@ def _is_replaced(shared: Dict[str, Any], path: str) -> bool:
 
 
 def _replaced_in(stream: Dict[str, str]) -> Iterator[str]:
-    """The files of a tree that is shown while it comes in whose place the run has something else."""
+    """Yield the files of a streamed tree that the run has replaced by something else."""
     source = stream["source"]
     single = not os.path.isdir(source)
     for path, is_folder in [(source, False)] if single else walk(source, skip=[]):
@@ -177,8 +180,8 @@ def _is_sealed(tree: Tree) -> bool:
 
 
 def _is_still(place: bytes, stamp: List[int], hashed: str, tells: bool) -> bool:
-    """Whether the file has its content. One that was replaced or removed in the tree is another file: the run
-    keeps the one that it was given."""
+    """Whether the file has its content. True if it was replaced or removed in the tree: the run keeps the
+    file that it was given."""
     try:
         now = tree_.stamp_of(os.lstat(place))
         if now[2] != stamp[2] or (tells and now == tuple(stamp)):
@@ -270,7 +273,7 @@ def _map(run: RunDir, tree: Tree) -> None:
     source = os.path.abspath(tree["source"])
     if os.path.exists(target) and os.path.samefile(target, source):
         return
-    sent = tree.get("digest") or tree.get("stream")  # such a tree is replaced by the next that is
+    sent = tree.get("digest") or tree.get("stream")  # the next tree that is sent replaces such a tree
     if tree["copied"] or sent:
         private = os.path.join(run.path("mapped"), target.lstrip("/"))
         _place(run, tree, private)
@@ -322,7 +325,7 @@ def _others(run: RunDir) -> Iterator[RunDir]:
                 continue
 
 
-# ---------------------------------------------------------------- what was laid there
+# ---------------------------------------------------------------- facts of what was staged
 
 
 def _facts(work: str, trees: List[Tree]) -> Dict[str, List[Any]]:

@@ -1,8 +1,8 @@
-"""Trees on this side: find what is there, take what is sent, hand out what is asked for.
+"""Trees on this side: list and hash a tree, receive one, or send files of one.
 
-scan ROOT    one JSON object: digest, entries (rows of model.Entry), special, unreadable
-apply ROOT   makes ROOT what the other side says, in a conversation of frames (see apply.py)
-pack         a frame {"root", "paths", "sizes"} in, the bodies of those files out, each at most so long
+scan ROOT    print one JSON object: digest, entries (rows of model.Entry), special, unreadable
+apply ROOT   make ROOT equal to a tree that the client sends in frames (see apply.py)
+pack         read a frame {"root", "paths", "sizes"}; send these files' bodies, each at most that long
 """
 
 # ruff: noqa: ARG002
@@ -22,13 +22,13 @@ from .entries import Row, digest, ordered, raw, text
 from .frames import PIECE, Broken, first_bytes, receive, send_body
 
 RACY = 60_000_000_000
-"""Nanoseconds: a file written this short before it was looked at may change again with the same ctime.
+"""Nanoseconds: a file that was written so recently may be written again without a new ctime.
 
-Within one clock tick; and through a mapping, until the kernel has written its dirty page to the disk.
+That is possible within one clock tick, and by a memory mapping until the kernel has written its dirty page.
 """
 
 Stamp = Tuple[int, int, int, int, int]
-"""size, mtime_ns, inode, ctime_ns, device: what says that a file was not written since.
+"""size, mtime_ns, inode, ctime_ns, device: if equal, the file was not written since.
 
 A program can set the modification time back after a write. No program can set the ctime.
 """
@@ -218,7 +218,7 @@ def settled(known: Known, trusted: Known, now_ns: int) -> Known:
 
 def main(argv: List[str]) -> int:
     """[verb, …]. Exit status 2 for a wrong command line."""
-    gc.disable()  # short work that makes many small things and keeps them
+    gc.disable()  # a short process that creates many small objects and keeps them
     verb, arguments = argv[0], argv[1:]
     if verb == "pack" and not arguments:
         return _pack()
@@ -260,7 +260,7 @@ def _pack() -> int:
 
 
 def _body(inside: Confined, path: str) -> Any:
-    # A generator, so that a file that cannot be opened is its own body's failure.
+    # A generator, so that failing to open a file fails only its own body.
     yield from pieces(inside.open_file(path))
 
 

@@ -8,7 +8,7 @@ The process outlives the client and the run. The form stays in its memory: whoev
 does not get it. It goes for one attempt, and can neither read nor remove.
 """
 
-# Thin over the kernel: descriptors, modes and races are said in os calls.
+# Close to the kernel: descriptors, modes and races need os calls, not pathlib.
 # ruff: noqa: PTH110, PTH118, PTH119, PTH202
 
 from __future__ import annotations
