@@ -10,10 +10,14 @@ _GENERATED = "__autograph_generated_file"
 """Files into which TensorFlow writes the functions that it converts. It removes them at exit."""
 
 
+RECORDS = ("observe.opened", "steps.clock")
+"""Modules of the runtime that write a record when the process exits, by their `flush`."""
+
+
 def exit_early() -> NoReturn:
     """Flush the output, remove TensorFlow's temporary files, and exit without running exit handlers."""
     try:
-        _write_opened()
+        _flush_records()
         for stream in (sys.stdout, sys.stderr):
             stream.flush()
         _remove_generated()
@@ -21,11 +25,15 @@ def exit_early() -> NoReturn:
         os._exit(0)
 
 
-def _write_opened() -> None:
-    """Write the record of opened files, because os._exit skips the exit handler that does it otherwise."""
-    opened = sys.modules.get(f"{__package__}.observe.opened")
-    if opened is not None:
-        opened.flush()
+def _flush_records() -> None:
+    """Write what exit handlers write otherwise; os._exit skips them. One that fails does not stop the rest."""
+    for name in RECORDS:
+        module = sys.modules.get(f"{__package__}.{name}")
+        if module is not None:
+            try:
+                module.flush()
+            except Exception:
+                pass
 
 
 def _remove_generated() -> None:

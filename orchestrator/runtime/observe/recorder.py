@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import atexit
 import os
-import sys
 import threading
 from dataclasses import dataclass
 from typing import Any, Callable, ClassVar, Dict, List, Optional, Sequence, Tuple
@@ -268,10 +267,5 @@ class Recorder:
 
     def _stop(self) -> None:
         """End the process at once, as a success: the rest of the script is not wanted."""
-        clock = sys.modules.get(f"{(__package__ or '').rpartition('.')[0]}.stepclock")
-        try:
-            getattr(clock, "flush", lambda: None)()
-        except Exception:
-            pass
         self._store.stopped(self.steps)
         exit_early()

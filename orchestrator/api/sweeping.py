@@ -1,0 +1,104 @@
+"""sweep: one profile with several parameter values, on several machines."""
+
+from __future__ import annotations
+
+import shlex
+from collections.abc import Callable, Mapping, Sequence
+from pathlib import Path
+from typing import TYPE_CHECKING
+
+from orchestrator.errors import UsageError
+from orchestrator.model import Progress, Silent
+from orchestrator.model.sweeps import Point, Sweep
+from orchestrator.profile import load
+from orchestrator.profile.overrides import redacted
+from orchestrator.session.project import Project
+
+if TYPE_CHECKING:
+    from orchestrator.plan import Plan
+
+    Approve = Callable[[Plan], bool]
+
+MOST_MACHINES = 100
+
+
+def sweep(
+    profile: str | Path,
+    *,
+    matrix: Mapping[str, Sequence[object]],
+    machines: int = 1,
+    objective: str | None = None,
+    max_price: float | None = None,
+    budget: float | None = None,
+    overrides: Sequence[str] = (),
+    folder: Path | str | None = None,
+    approve: Approve | None = None,
+    told: Callable[[Sweep, Point], None] | None = None,
+    progress: Progress | None = None,
+) -> Sweep:
+    """Train `profile` once for each combination of the values in `matrix`, on up to `machines` machines at a
+    time, and delete the machines.
+
+    Each point is an ordinary run, `runs/<id>/`; the whole is in `runs/<id of the sweep>/sweep.json`. A
+    parameter `lr` replaces `{lr}` in the command, and is ORCH_PARAM_LR in the run's environment. Runs are
+    trained once: a repeated call continues with those that have no successful record, and follows those that
+    are active. A run that fails is in `failed` of the result, and the others go on; `retry` of the profile
+    applies to each.
+
+    `objective`: the metric by which `best` is chosen, as `val_accuracy:max` or `loss`. `max_price`: of all
+    machines together, US dollars an hour. `budget`: US dollars; when the machines have cost that much, no
+    further run is started. `told`: called after each point. The profile's `accept` promotes no model.
+    Raises UsageError, ProfileError; ProviderError or HostError if no machine is left that works.
+    """
+    from orchestrator.sweep import machines as machines_
+    from orchestrator.sweep.matrix import checked, parse_objective
+    from orchestrator.sweep.points import planned
+    from orchestrator.sweep.supervise import Course, known, require_dask, to_the_end
+
+    if not 1 <= machines <= MOST_MACHINES:
+        raise UsageError(f"{machines} machines cannot be used; the least is 1, the most {MOST_MACHINES}.")
+    require_dask()
+    project, tell = Project.at(folder), progress or Silent()
+    wanted = load(Path(profile), overrides=tuple(overrides), files=True)
+    project.share(wanted.ledger)
+    values, goal = checked(matrix), parse_objective(objective)
+    plan = planned(project, wanted, overrides, values, machines=machines, objective=goal)
+    plan = known(project, plan)
+    project.require_runs(plan.points[0].run_id)
+    price = 0.0
+    if not plan.succeeded:
+        price = machines_.approved_price(project, wanted, overrides, plan.machines, max_price, approve, tell)
+    course = Course(
+        project,
+        machines_.Machines(project, wanted, overrides, plan.sweep, price),
+        tell,
+        _words(profile, values, machines, objective, overrides),
+        budget=budget,
+        approve=approve,
+        told=told or (lambda _sweep, _point: None),
+    )
+    return to_the_end(course, plan)
+
+
+def sweep_status(sweep: str | None = None, *, folder: Path | str | None = None) -> tuple[Sweep, bool]:
+    """Return a sweep as it stands, the last one if none is named, and whether a process carries it out.
+
+    Asks no machine: metrics of active runs are those that their output shows here. Raises UsageError.
+    """
+    from orchestrator.sweep.standing import standing
+
+    return standing(Project.at(folder), sweep)
+
+
+def _words(
+    profile: str | Path,
+    matrix: Mapping[str, Sequence[str]],
+    machines: int,
+    objective: str | None,
+    overrides: Sequence[str],
+) -> str:
+    """Return the command that repeats the sweep."""
+    words = ["orch", "sweep", str(profile), "--machines", str(machines)]
+    words += [word for name, each in matrix.items() for word in ("--matrix", f"{name}={','.join(each)}")]
+    words += ["--objective", objective] if objective else []
+    return shlex.join([*words, *(word for each in redacted(overrides) for word in ("--set", each))])

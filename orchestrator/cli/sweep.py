@@ -1,0 +1,115 @@
+"""orch sweep: one profile with several parameter values; orch sweep status: how that stands."""
+
+from __future__ import annotations
+
+import sys
+from typing import TYPE_CHECKING, Annotated, Any
+
+import typer
+
+from orchestrator.cli.options import Json, Sets
+from orchestrator.cli.output import emit, guarded
+from orchestrator.cli.terminal import ours
+from orchestrator.errors import EXIT_INTERRUPTED, EXIT_RUN, Interrupted, UsageError
+
+if TYPE_CHECKING:
+    from orchestrator.model.sweeps import Sweep
+
+_STATUS = "status"
+
+
+@guarded
+def sweep(
+    profile: Annotated[
+        str, typer.Argument(metavar="PROFILE", help="The profile, for example orch.yaml; or: status.")
+    ],
+    which: Annotated[
+        str | None,
+        typer.Argument(metavar="[SWEEP]", help="With status: the sweep's id. Default: the last one."),
+    ] = None,
+    matrix: Annotated[
+        list[str] | None,
+        typer.Option(
+            "--matrix",
+            metavar="KEY=V1,V2",
+            help="Values of a parameter: lr=1e-3,1e-4, seed=1..5. Repeatable.",
+        ),
+    ] = None,
+    machines: Annotated[
+        int, typer.Option("--machines", metavar="N", help="How many machines train at a time.")
+    ] = 1,
+    objective: Annotated[
+        str | None,
+        typer.Option(
+            "--objective", metavar="METRIC[:max]", help="The metric of the best run. Default: the loss."
+        ),
+    ] = None,
+    max_price: Annotated[
+        float | None,
+        typer.Option("--max-price", metavar="USD", min=0, help="Limit of what all machines cost an hour."),
+    ] = None,
+    budget: Annotated[
+        float | None,
+        typer.Option("--budget", metavar="USD", min=0, help="Start no run once the machines have cost this."),
+    ] = None,
+    yes: Annotated[
+        bool, typer.Option("--yes", "-y", help="Do not ask for confirmation before spending money.")
+    ] = False,
+    sets: Sets = None,
+    as_json: Json = False,
+) -> None:
+    """Train PROFILE once for each combination of parameter values, on several machines.
+
+    `{lr}` in the profile's command stands for the value of lr; the run also has it as ORCH_PARAM_LR. Each
+    combination is an ordinary run. Machines are created when a run needs one, and deleted at the end. A
+    repeated call continues. `orch sweep status` shows how it stands.
+    """
+    from orchestrator import api
+    from orchestrator.report.sweep import sweep_text
+
+    if profile == _STATUS:
+        found, active = api.sweep_status(which)
+        emit("sweep", {**found.as_json(), "active": active}, as_json, sweep_text(found, active=active))
+        return
+    if which is not None:
+        raise UsageError(f"`orch sweep` takes no argument {which!r}.", next_command="orch sweep --help")
+    options = {
+        "machines": machines,
+        "objective": objective,
+        "max_price": max_price,
+        "budget": budget,
+        "overrides": sets or (),
+    }
+    done = _carried_out(profile, matrix or [], yes, options)
+    emit("sweep", done.as_json(), as_json, sweep_text(done))
+    if not done.succeeded:
+        raise typer.Exit(_exit_code(done))
+
+
+def _carried_out(profile: str, matrix: list[str], yes: bool, options: dict[str, Any]) -> Sweep:
+    from orchestrator import api
+    from orchestrator.cli import approval, progress
+    from orchestrator.model.progress import notice
+    from orchestrator.report.sweep import point_line
+
+    tell = progress.progress()
+    words = ["orch", "sweep", profile, *(word for each in matrix for word in ("--matrix", each))]
+    words += ["--machines", str(options["machines"])]
+    try:
+        return api.sweep(
+            profile,
+            matrix=api.parse_matrix(matrix),
+            approve=approval.ask(yes, words),
+            told=lambda now, point: notice(tell, point_line(now, point)),
+            progress=tell,
+            **options,
+        )
+    except Interrupted as interrupt:
+        said = f"\nInterrupted.\n{interrupt.exists}\nNext: {interrupt.next_command}"
+        print(ours(said), file=sys.stderr)
+        raise typer.Exit(EXIT_INTERRUPTED) from None
+
+
+def _exit_code(done: Sweep) -> int:
+    """Return that of the first run that failed; if runs were only not started, that of a failed run."""
+    return next((point.error.exit_code for point in done.failed if point.error), EXIT_RUN)

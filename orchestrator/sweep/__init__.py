@@ -1,0 +1,1 @@
+"""Train one profile with several parameter values, on several machines at a time"""

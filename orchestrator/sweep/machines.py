@@ -1,0 +1,145 @@
+"""The machines of a sweep: leases of one profile under numbered names, made when their first point starts."""
+
+from __future__ import annotations
+
+import time
+from collections.abc import Sequence
+from dataclasses import dataclass
+
+from orchestrator.errors import Busy, HostError, OrchError, ProviderError, UsageError
+from orchestrator.leases.consent import Approve
+from orchestrator.leases.costs import costs
+from orchestrator.leases.down import down
+from orchestrator.leases.offered import foreseen_plan
+from orchestrator.leases.provision import provision
+from orchestrator.ledger import Lease
+from orchestrator.model import Progress
+from orchestrator.model.progress import notice
+from orchestrator.profile import Profile, load
+from orchestrator.session.project import Project
+from orchestrator.session.turns import exclusive_use
+from orchestrator.sweep import book
+
+
+@dataclass(frozen=True)
+class Machines:
+    """`overrides`: of the call that sweeps `profile`. `sweep`: the id under which the leases are opened.
+
+    `agreed`: US dollars per hour that were approved for each machine.
+    """
+
+    project: Project
+    profile: Profile
+    overrides: Sequence[str]
+    sweep: str
+    agreed: float
+
+    def name(self, number: int) -> str:
+        """Return the name of a machine's profile; numbers start at 1."""
+        return f"{self.profile.name[:36].rstrip('-')}-m{number}"
+
+    def overrides_of(self, number: int) -> tuple[str, ...]:
+        """Return the overrides of a machine's profile: all its runs go to one MLflow experiment."""
+        own = (f"name={self.name(number)}",)
+        named = self.profile.mlflow.experiment is not None
+        return (*self.overrides, *own, *(() if named else (f"mlflow.experiment={self.profile.name}",)))
+
+    def lease(self, number: int) -> Lease | None:
+        name = self.name(number)
+        found = [lease for lease in self.project.open_leases() if lease.profile["name"] == name]
+        return found[-1] if found else None
+
+    def ready(self, number: int, approve: Approve | None, tell: Progress) -> Lease:
+        """Return the lease of a machine with its stack installed; it is created if there is none.
+
+        Raises what `up` does.
+        """
+        overrides = self.overrides_of(number)
+        held = provision(
+            self.project,
+            load(self.profile.path, overrides=overrides, files=True),
+            overrides=overrides,
+            approve=approve,
+            strict=False,
+            tell=tell,
+            for_run=self.sweep,
+            keep=False,
+            agreed=self.agreed,
+        )
+        return self.project.ledger(held.lease).lease()
+
+    def _is_of_a_sweep(self, lease: Lease) -> bool:
+        """Whether this sweep, or another one of the project, created the machine."""
+        return lease.for_run is not None and lease.for_run in (self.sweep, *book.known(self.project))
+
+    def end(self, number: int, tell: Progress) -> str | None:
+        """Delete a machine that this sweep created; returns why it stays, if it must."""
+        lease = self.lease(number)
+        if lease is None:
+            return None
+        with exclusive_use(self.project, self.name(number)) as nobody:
+            if not nobody:
+                return _left(lease, "another orch uses it. Next: orch status")
+            if not self._is_of_a_sweep(lease):
+                return _left(lease, "it was there before this sweep. Next: orch down")
+            if lease.uncollected:
+                ids = ", ".join(run.run_id for run in lease.uncollected)
+                return _left(lease, f"results of {ids} are on it only. Next: the same `orch sweep` command")
+            try:
+                down(lease.id, folder=self.project.root, progress=tell)
+            except (OrchError, OSError) as error:
+                said = error.message if isinstance(error, OrchError) else str(error)
+                return _left(lease, f"{said} Next: orch down {lease.id}")
+        return None
+
+
+def leases_of(project: Project, sweep: str) -> tuple[str, ...]:
+    """Return every lease of a sweep, also those that are closed."""
+    return tuple(lease.id for lease in project.leases() if lease.for_run == sweep)
+
+
+def spent(project: Project, sweep: str) -> tuple[float, float]:
+    """Return the cost of a sweep's machines so far, and per hour now, in US dollars."""
+    mine = set(leases_of(project, sweep))
+    found = [one for one in costs(project.root, now=time.time()).leases if one.lease in mine]
+    return round(sum(one.usd for one in found), 6), round(sum(one.usd_hour for one in found), 6)
+
+
+def approved_price(
+    project: Project,
+    profile: Profile,
+    overrides: Sequence[str],
+    machines: int,
+    max_price: float | None,
+    approve: Approve | None,
+    tell: Progress,
+) -> float:
+    """Return US dollars per hour that are approved for each machine.
+
+    `approve` gets the plan of one machine. `max_price`: of all machines together. Raises UsageError if that
+    is exceeded or approval is denied.
+    """
+    plan = foreseen_plan(project, profile, overrides)
+    price = plan.price or 0.0
+    if max_price is not None and price * machines > max_price:
+        fits = int(max_price // price)
+        raise UsageError(
+            f"{machines} machines cost ${price * machines:.4g}/h together, more than the ${max_price:g}/h "
+            "that are allowed. Nothing was created.",
+            next_command=f"the same with --machines {fits}" if fits else f"orch plan {profile.path}",
+        )
+    if price:
+        notice(tell, f"{machines} machines at a time, ${price * machines:.4g}/h together, each:")
+    if approve is not None and not approve(plan):
+        raise UsageError("Not approved; nothing was created.")
+    return price
+
+
+def is_of_machine(error: OrchError) -> bool:
+    """Whether another machine may do what this one could not."""
+    return isinstance(error, (HostError, ProviderError, Busy))
+
+
+def _left(lease: Lease, why: str) -> str:
+    machine = (lease.machine or {}).get("id", f"of {lease.id}")
+    return f"The machine {machine} was left running, at ${lease.price:.2f}/h: {why}"

@@ -1,0 +1,120 @@
+"""Dask's scheduler in this process: each point once, on the first machine that is free.
+
+The scheduler and its workers, one thread for each machine, exchange their messages in memory.
+"""
+
+from __future__ import annotations
+
+import logging
+from collections import deque
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from contextlib import contextmanager
+from typing import Any
+
+import dask
+from distributed import Client, Scheduler, SpecCluster, Worker, as_completed, get_worker
+
+from orchestrator.model.sweeps import Point
+from orchestrator.sweep.training import Done
+
+Work = Callable[[int, Point], Done]
+
+_MACHINE = "machine"
+"""The resource that each worker has one of, and each point needs."""
+_NO_PAGES: dict[str, list[str]] = {
+    "distributed.scheduler.http.routes": [],
+    "distributed.worker.http.routes": [],
+}
+_HERE = {"dashboard": False, "dashboard_address": "127.0.0.1:0"}
+"""Dask always opens a port for its status pages: one that nobody else reaches, and without a page."""
+
+
+class _Machine(Worker):
+    """The worker of one machine. `work` trains a point there; its name is the machine's number."""
+
+    def __init__(self, *args: Any, work: Work, **options: Any) -> None:
+        super().__init__(*args, **options)
+        self.work = work
+
+
+class Schedule:
+    """Gives points to machines."""
+
+    def __init__(self, client: Client, machines: int) -> None:
+        self._client = client
+        self._usable = set(range(1, machines + 1))
+        self._waiting: deque[Point] = deque()
+        self._active = 0
+
+    def each(self, points: Sequence[Point], bound: Mapping[str, int]) -> Iterator[Done]:
+        """Yield what became of each point, as they end. `bound`: run ids that go on on a machine already.
+
+        If a machine cannot do a point, another one gets it, and that machine gets no more. If it was the last
+        one, the point is yielded with the error, and no further points are started.
+        """
+        self._waiting = deque(point for point in points if point.run_id not in bound)
+        going_on = [point for point in points if point.run_id in bound]
+        ends: Any = as_completed(  # type: ignore[no-untyped-call]
+            [self._given(point, [bound[point.run_id]]) for point in going_on]
+        )
+        ends.update(self._next())
+        for future in ends:
+            self._active -= 1
+            done: Done = future.result()
+            if done.elsewhere:
+                self._usable.discard(done.number)
+            if done.elsewhere and self._usable:
+                self._waiting.appendleft(done.point)
+            else:
+                yield done
+            ends.update(self._next())
+
+    def stop(self) -> None:
+        """Start no further points; those that run are still yielded."""
+        self._waiting.clear()
+
+    def _next(self) -> list[Any]:
+        """Start a point for each free machine."""
+        started = []
+        while self._waiting and self._active < len(self._usable):
+            started.append(self._given(self._waiting.popleft(), sorted(self._usable)))
+        return started
+
+    def _given(self, point: Point, machines: Sequence[int]) -> Any:
+        self._active += 1
+        return self._client.submit(
+            _on_machine, point, workers=list(machines), resources={_MACHINE: 1}, pure=False
+        )
+
+
+@contextmanager
+def schedule(machines: int, work: Work) -> Iterator[Schedule]:
+    """Start Dask with a worker for each machine.
+
+    An interrupt leaves the block at once: what the machines do goes on without this process.
+    """
+    own = {"resources": {_MACHINE: 1}, "nthreads": 1, "memory_limit": None, "work": work}
+    with dask.config.set(_NO_PAGES):
+        cluster = SpecCluster(  # type: ignore[no-untyped-call]
+            workers={n: {"cls": _Machine, "options": {**own, **_HERE}} for n in range(1, machines + 1)},
+            scheduler={"cls": Scheduler, "options": {"protocol": "inproc", **_HERE}},
+            silence_logs=logging.CRITICAL,
+        )
+    client = Client(cluster)  # type: ignore[no-untyped-call]
+    try:
+        yield Schedule(client, machines)
+    except Exception:
+        _close(client, cluster)
+        raise
+    _close(client, cluster)
+
+
+def _close(client: Any, cluster: Any) -> None:
+    client.close()
+    cluster.close()
+
+
+def _on_machine(point: Point) -> Done:
+    machine: Any = get_worker()
+    done: Done = machine.work(int(machine.name), point)
+    return done

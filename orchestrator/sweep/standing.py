@@ -1,0 +1,43 @@
+"""How a sweep stands now, from its file, the records of its runs and the ledgers. Asks no machine."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import replace
+
+from orchestrator.ledger import Lease
+from orchestrator.model.sweeps import Point, PointState, Sweep
+from orchestrator.runs import collect
+from orchestrator.session.project import Project
+from orchestrator.session.turns import working_on
+from orchestrator.sweep import book
+from orchestrator.sweep.machines import spent
+from orchestrator.sweep.training import ended, printed_metrics
+
+
+def standing(project: Project, sweep: str | None) -> tuple[Sweep, bool]:
+    """Return the sweep with this id, or the last one, and whether a process carries it out.
+
+    Raises UsageError.
+    """
+    one = book.named(project, sweep)
+    active = {run.run_id: lease for lease in project.open_leases() for run in lease.uncollected}
+    points = tuple(_now(project, point, active) for point in one.points)
+    usd, hour = spent(project, one.sweep)
+    now = replace(one, points=points, usd=usd, usd_hour=hour)
+    return now, working_on(project, one.sweep) is not None
+
+
+def _now(project: Project, point: Point, active: Mapping[str, Lease]) -> Point:
+    if lease := active.get(point.run_id):
+        return replace(
+            point,
+            state=PointState.RUNNING,
+            reason=None,
+            lease=lease.id,
+            metrics=printed_metrics(project, point.run_id),
+        )
+    record = collect.read(project.run(point.run_id))
+    if record is not None:
+        return replace(ended(project, point, record), error=point.error if not record.succeeded else None)
+    return replace(point, state=PointState.WAITING) if point.state is PointState.RUNNING else point

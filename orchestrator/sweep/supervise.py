@@ -1,0 +1,183 @@
+"""A sweep from its first point to its last, repeatable: what has a record is not trained again."""
+
+from __future__ import annotations
+
+import threading
+import time
+from collections.abc import Callable
+from dataclasses import dataclass, replace
+from importlib.util import find_spec
+from typing import TYPE_CHECKING
+
+from orchestrator.errors import Interrupted, OrchError, UsageError
+from orchestrator.leases.consent import Approve
+from orchestrator.model import Progress
+from orchestrator.model.progress import notice
+from orchestrator.model.sweeps import Point, PointState, Sweep
+from orchestrator.runs import collect
+from orchestrator.session.project import Project
+from orchestrator.session.turns import turn_of
+from orchestrator.sweep import book
+from orchestrator.sweep.machines import Machines, leases_of, spent
+from orchestrator.sweep.training import Done, Trainer, ended
+
+if TYPE_CHECKING:
+    from orchestrator.sweep.schedule import Schedule
+
+_WRITE_EVERY_S = 1.0
+
+
+@dataclass(frozen=True)
+class Course:
+    """How to carry out a sweep. `words`: the command that repeats it. `budget`: US dollars, after which no
+    further point is started. `approve`: asked about a machine that is dearer than the approved price. `told`:
+    called with the sweep after each point.
+    """
+
+    project: Project
+    machines: Machines
+    tell: Progress
+    words: str
+    budget: float | None = None
+    approve: Approve | None = None
+    told: Callable[[Sweep, Point], None] = lambda _sweep, _point: None
+
+
+def require_dask() -> None:
+    """Raise UsageError if the extra `sweep` is not installed."""
+    if find_spec("distributed") is None:
+        raise UsageError(
+            "`orch sweep` needs Dask's package distributed, which is not installed. Nothing was started.",
+            next_command="pip install 'orch-train[sweep]'",
+        )
+
+
+def known(project: Project, sweep: Sweep) -> Sweep:
+    """Return the sweep with the points whose runs have a successful record here."""
+    points = []
+    for point in sweep.points:
+        record = collect.read(project.run(point.run_id))
+        points.append(ended(project, point, record) if record is not None and record.succeeded else point)
+    return replace(sweep, points=tuple(points))
+
+
+def to_the_end(course: Course, sweep: Sweep) -> Sweep:
+    """Train the points that have no successful record, delete the machines, and return the sweep.
+
+    Raises the error that stopped it, if it is not one of a point or a machine, once the machines are deleted;
+    Interrupted, with what goes on.
+    """
+    with (
+        turn_of(course.project, f"sweep-{sweep.name}", "sweep", course.tell),  # they use the same machines
+        turn_of(course.project, sweep.sweep, "sweep", course.tell),
+    ):
+        one = _Sweeping(course, replace(known(course.project, sweep), began_at=time.time()))
+        try:
+            one.train()
+        except KeyboardInterrupt:
+            raise one.interrupted() from None
+        one.end()
+        if one.stopped is not None:
+            raise _with_rest(one.stopped, one.sweep, course.words)
+        return one.sweep
+
+
+def _with_rest(error: OrchError, sweep: Sweep, words: str) -> OrchError:
+    """Return the error, with what there is of the sweep."""
+    ended_ = f"{sweep.count(PointState.ENDED)} of {len(sweep.points)} points have ended."
+    error.exists = f"{ended_} {' '.join(sweep.left) or 'No machine of the sweep is left.'}"
+    error.next_command = f"{words}    # once that is settled: it continues from here"
+    return error
+
+
+class _Sweeping:
+    """A sweep that goes on. `stopped`: the error after which no further point was started."""
+
+    def __init__(self, course: Course, sweep: Sweep) -> None:
+        self.sweep = sweep
+        self.stopped: OrchError | None = None
+        self._course = course
+        self._trainer = Trainer(course.machines, course.tell, course.words, course.approve, self._put)
+        self._lock = threading.Lock()
+        self._written = 0.0
+
+    def train(self) -> None:
+        open_points = [point for point in self.sweep.points if not point.succeeded]
+        self._write()
+        if not open_points:
+            return
+        from orchestrator.sweep.schedule import schedule
+
+        with schedule(self.sweep.machines, self._trainer.train) as given:
+            for done in given.each(open_points, self._bound()):
+                self._take(done, given)
+
+    def end(self) -> None:
+        """Delete the machines."""
+        course = self._course
+        left = [course.machines.end(number, course.tell) for number in range(1, self.sweep.machines + 1)]
+        kept = tuple(each for each in left if each)
+        for each in kept:
+            notice(course.tell, each)
+        points = tuple(
+            point if point.state is PointState.ENDED else replace(point, state=PointState.STOPPED)
+            for point in self.sweep.points
+        )
+        self.sweep = replace(self.sweep, points=points, left=kept, ended_at=time.time())
+        self._write()
+
+    def interrupted(self) -> Interrupted:
+        """Return the interrupt, with what goes on without this process."""
+        self._write()
+        running = self.sweep.count(PointState.RUNNING)
+        machines = sum(self._course.machines.lease(n) is not None for n in range(1, self.sweep.machines + 1))
+        hour = self.sweep.usd_hour or 0.0
+        exists = (
+            f"{running} of {len(self.sweep.points)} runs and {machines} machines go on, at ${hour:.2f}/h; no "
+            "further point is started. To end them: orch cancel RUN for each, then orch down --all"
+        )
+        return Interrupted(exists, f"{self._course.words}    # it continues from here")
+
+    def _put(self, point: Point) -> None:
+        """Note how a point stands. Called by the threads of the machines, too."""
+        with self._lock:
+            self.sweep = self.sweep.with_point(point)
+
+    def _take(self, done: Done, given: Schedule) -> None:
+        self._put(done.point)
+        if done.error is not None:
+            self.stopped = self.stopped or done.error
+            given.stop()
+            return
+        self._write_sometimes()
+        self._course.told(self.sweep, done.point)
+        budget = self._course.budget
+        if budget is not None and (self.sweep.usd or 0.0) >= budget:
+            notice(self._course.tell, f"The budget of ${budget:.2f} is used up; no further point is started.")
+            given.stop()
+
+    def _bound(self) -> dict[str, int]:
+        """Return the runs of this sweep that were started on a machine and are not here yet."""
+        ids = {point.run_id for point in self.sweep.points}
+        leases = {n: self._course.machines.lease(n) for n in range(1, self.sweep.machines + 1)}
+        return {
+            run.run_id: number
+            for number, lease in leases.items()
+            if lease is not None
+            for run in lease.uncollected
+            if run.run_id in ids
+        }
+
+    def _write_sometimes(self) -> None:
+        if self._course.budget is not None or time.monotonic() - self._written > _WRITE_EVERY_S:
+            self._write()
+
+    def _write(self) -> None:
+        project = self._course.project
+        usd, hour = spent(project, self.sweep.sweep)
+        with self._lock:
+            self.sweep = replace(
+                self.sweep, leases=leases_of(project, self.sweep.sweep), usd=usd, usd_hour=hour
+            )
+        book.write(self._course.project, self.sweep)
+        self._written = time.monotonic()

@@ -1,0 +1,158 @@
+"""One point of a sweep on one of its machines."""
+
+from __future__ import annotations
+
+import os
+from collections.abc import Callable
+from dataclasses import dataclass, replace
+
+from orchestrator.errors import OrchError, RunFailed
+from orchestrator.leases.consent import Approve
+from orchestrator.ledger import Lease
+from orchestrator.model import Progress, RunRecord
+from orchestrator.model.outcomes import ExitReason
+from orchestrator.model.progress import notice
+from orchestrator.model.sweeps import Point, PointError, PointState, numbers
+from orchestrator.profile.overrides import secrets_of
+from orchestrator.runs import attempts, collect
+from orchestrator.runs.endings import reported
+from orchestrator.runs.known import profile_of
+from orchestrator.runs.pace import Printed
+from orchestrator.session.interrupts import Interrupts
+from orchestrator.session.project import Project
+from orchestrator.session.reach import MachineGone
+from orchestrator.session.turns import shared_use
+from orchestrator.sweep.machines import Machines, is_of_machine
+from orchestrator.sweep.points import overrides_of
+from orchestrator.training.attended import train_to_the_end
+from orchestrator.training.one_run import RunOptions
+
+_TAIL = 1 << 16
+"""Bytes of a run's output in which its last metrics are looked for."""
+
+
+@dataclass(frozen=True)
+class Done:
+    """What became of a point on machine `number`. `error`: why it has no end there; the point is as before.
+
+    `elsewhere`: another machine may do it.
+    """
+
+    number: int
+    point: Point
+    error: OrchError | None = None
+    elsewhere: bool = False
+
+
+@dataclass(frozen=True)
+class Labelled:
+    """Progress whose lines begin with the machine's name."""
+
+    name: str
+    tell: Progress
+
+    def say(self, text: str) -> None:
+        self.tell.say(f"{self.name}: {text}")
+
+    def notice(self, text: str) -> None:
+        notice(self.tell, f"{self.name}: {text}")
+
+    def transfer(self, label: str, done: int, total: int) -> None:
+        if total:
+            self.tell.transfer(f"{self.name}: {label}", done, total)
+
+
+class Trainer:
+    """Trains points. Several threads may call it, each for a machine of its own.
+
+    `words`: the command that repeats the sweep. `started`: called when a point has its machine.
+    """
+
+    def __init__(
+        self,
+        machines: Machines,
+        tell: Progress,
+        words: str,
+        approve: Approve | None,
+        started: Callable[[Point], None],
+    ) -> None:
+        self._machines, self._tell, self._words = machines, tell, words
+        self._approve, self._started = approve, started
+        self._ready: set[int] = set()
+
+    def train(self, number: int, point: Point) -> Done:
+        """Train a point on machine `number`, which is created if it is not there. Raises no OrchError.
+
+        A run that goes on there is followed to its end.
+        """
+        was_ready = number in self._ready
+        self._ready.discard(number)
+        try:
+            done = Done(number, self._trained(number, point, was_ready))
+        except MachineGone as gone:
+            return self.train(number, point) if was_ready else Done(number, point, gone, elsewhere=True)
+        except RunFailed as failed:
+            done = Done(number, _failed(self._machines.project, point, failed))
+        except OrchError as error:
+            return Done(number, point, error, is_of_machine(error))
+        if not ExitReason(done.point.reason or "").interrupted:
+            self._ready.add(number)
+        return done
+
+    def _trained(self, number: int, point: Point, was_ready: bool) -> Point:
+        """Return the point with its record. `was_ready`: the machine has just trained another one."""
+        machines = self._machines
+        tell = Labelled(machines.name(number), self._tell)
+        with shared_use(machines.project, machines.name(number)):
+            lease = machines.lease(number) if was_ready else None
+            lease = lease or machines.ready(number, self._approve, tell)
+            now = replace(point, state=PointState.RUNNING, lease=lease.id, error=None)
+            self._started(now)
+            return ended(machines.project, now, self._record(lease, now, tell))
+
+    def _record(self, lease: Lease, point: Point, tell: Progress) -> RunRecord:
+        project, machines = self._machines.project, self._machines
+        overrides = (*secrets_of(machines.overrides), *overrides_of(point.params))
+        profile = profile_of(lease, overrides)
+        seen = attempts.latest_attempt(project.run(point.run_id))
+        wish = RunOptions(retry_failed=True, seen=seen, overrides=overrides, words=self._words)
+        job = (project, lease, profile, point.run_id, wish, Interrupts(), None, tell, self._approve)
+        with reported(project, profile, point.run_id, tell) as told:
+            return told(train_to_the_end(*job))
+
+
+def ended(project: Project, point: Point, record: RunRecord) -> Point:
+    """Return the point with the facts of its record."""
+    tried = record.attempts
+    begun, over = (tried[0].get("started_at"), tried[-1].get("ended_at")) if tried else (None, None)
+    known = [usd for each in tried if (usd := each.get("usd")) is not None]
+    return replace(
+        point,
+        state=PointState.ENDED,
+        reason=str(record.exit["reason"]),
+        metrics=numbers(record.metrics) or printed_metrics(project, point.run_id),
+        seconds=round(over - begun, 3) if begun and over else None,
+        usd=round(sum(known), 6) if known else None,
+        attempts=len(tried),
+        error=None,
+    )
+
+
+def printed_metrics(project: Project, run_id: str) -> dict[str, float]:
+    """Return the metrics that a run printed last, as far as its output is here."""
+    printed = Printed()
+    try:
+        with open(project.run(run_id) / collect.LOG, "rb") as file:
+            file.seek(max(0, file.seek(0, os.SEEK_END) - _TAIL))
+            printed.read(file.read(_TAIL))
+    except OSError:
+        return {}
+    return numbers(printed.metrics)
+
+
+def _failed(project: Project, point: Point, failed: RunFailed) -> Point:
+    """Return the point with the failure of its run."""
+    what = PointError(failed.kind, failed.message, failed.exit_code, failed.next_command)
+    if isinstance(failed.record, RunRecord):
+        return replace(ended(project, point, failed.record), error=what)
+    return replace(point, state=PointState.ENDED, reason=ExitReason.LOST, error=what)
