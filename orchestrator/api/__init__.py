@@ -17,6 +17,8 @@ if TYPE_CHECKING:
     from orchestrator.api.rerunning import rerun
     from orchestrator.api.resume_checking import resume_check
     from orchestrator.api.run_job import run
+    from orchestrator.api.sweeping import sweep
+    from orchestrator.api.sweeping import sweep_status as sweep_status
     from orchestrator.api.training import attach, train
     from orchestrator.api.watching import watch
     from orchestrator.leases.costs import costs
@@ -51,6 +53,7 @@ if TYPE_CHECKING:
     from orchestrator.stalls.on_machine import analyse as analyse
     from orchestrator.stalls.scratch_run import Options as Options
     from orchestrator.stalls.scratch_run import profile as profile
+    from orchestrator.sweep.matrix import parse_matrix as parse_matrix
 
 _HOME = {
     "LeaseStatus": "orchestrator.model",
@@ -72,6 +75,7 @@ _HOME = {
     "run": "orchestrator.api.run_job",
     "size": "orchestrator.sizing.size",
     "status": "orchestrator.leases.status",
+    "sweep": "orchestrator.api.sweeping",
     "top": "orchestrator.api.live_status",
     "train": "orchestrator.api.training",
     "up": "orchestrator.api.lease",
@@ -96,11 +100,13 @@ _FOR_THE_COMMAND_LINE = {
     "next_after_up": "orchestrator.session.watched",
     "no_such_file": "orchestrator.profile.nearby",
     "parse_duration": "orchestrator.profile.units",
+    "parse_matrix": "orchestrator.sweep.matrix",
     "profile": "orchestrator.stalls.scratch_run",
     "refusal_of": "orchestrator.runs.space",
     "shown_path": "orchestrator.profile.nearby",
     "report": "orchestrator.api.reporting",
     "state_home": "orchestrator.providers.local.store",
+    "sweep_status": "orchestrator.api.sweeping",
     "redacted": "orchestrator.profile.overrides",
     "similar_types": "orchestrator.sizing.rightsize",
     "write_minimums": "orchestrator.sizing.profile_change",
@@ -127,6 +133,7 @@ __all__ = [
     "run",
     "size",
     "status",
+    "sweep",
     "top",
     "train",
     "up",

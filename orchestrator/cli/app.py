@@ -25,6 +25,7 @@ from orchestrator.cli import run as run_
 from orchestrator.cli import setup as setup_
 from orchestrator.cli import size as size_
 from orchestrator.cli import ssh as ssh_
+from orchestrator.cli import sweep as sweep_
 from orchestrator.cli import tensorboard as tensorboard_
 from orchestrator.cli import top as top_
 from orchestrator.cli import watch as watch_
@@ -226,6 +227,7 @@ app.command(cls=Verb)(run_.run)
 app.command(cls=Verb)(setup_.setup)
 app.command(cls=Verb)(compare_.compare)
 app.command(cls=Verb)(rerun_.rerun)
+app.command(cls=Verb)(sweep_.sweep)
 app.command(
     name="resume-check",
     cls=Command,

@@ -17,6 +17,7 @@ SECTIONS: Mapping[str, tuple[str, ...]] = {
     "Runs": (
         "train",
         "run",
+        "sweep",
         "watch",
         "logs",
         "cancel",

@@ -4,9 +4,11 @@ from __future__ import annotations
 
 import re
 import shlex
+from collections.abc import Mapping, Sequence
 
 MAX_LINE = 32 << 10
 _OPERATORS = "|&;<>()`"
+_BRACES = re.compile(r"\{([a-z][a-z0-9_]{0,39})\}")
 _RUNNERS = {"uv", "poetry", "pipenv", "pdm", "hatch", "conda", "mamba"}
 _CONTINUED = re.compile(r"""'[^']*'|"(?:\\.|[^"\\])*"|\\.""", re.DOTALL)
 """What quotes, or a backslash alone, takes as one: among them the end of a line that goes on."""
@@ -29,6 +31,16 @@ def parse_command(value: object) -> tuple[str, ...]:
         raise ValueError("the command is empty; write e.g. python train.py")
     _check_program(arguments)
     return arguments
+
+
+def filled(arguments: Sequence[str], values: Mapping[str, str]) -> tuple[str, ...]:
+    """Return the arguments with `{name}` replaced by the value of each name; other braces stay."""
+    return tuple(_BRACES.sub(lambda found: values.get(found[1], found[0]), each) for each in arguments)
+
+
+def unfilled(arguments: Sequence[str]) -> tuple[str, ...]:
+    """Return the names that stand in braces."""
+    return tuple(dict.fromkeys(name for each in arguments for name in _BRACES.findall(each)))
 
 
 def _split(line: str) -> tuple[str, ...]:

@@ -153,6 +153,11 @@ class TrainSection(Section):
     command: kinds.Command = Field(
         description="The command, as one line (split into words, but not run by a shell) or as a list."
     )
+    params: dict[kinds.ParameterName, kinds.ParameterValue] = Field(
+        default_factory=dict,
+        description="Parameters: `{lr}` in the command stands for the value of `lr`. The run also has it in "
+        "its environment, as ORCH_PARAM_LR. `orch sweep` trains with several values of each.",
+    )
     env: dict[kinds.VariableName, kinds.VariableValue] = Field(
         default_factory=dict,
         description="Environment variables, equal on both sides. Secrets: `NAME: {from_env: NAME}`. "

@@ -99,7 +99,7 @@ def _located(breach: Breach, tree: Node) -> Problem:
 
 
 def to_data(node: Node, keys: tuple[str, ...] = ()) -> Data:
-    """Return `node` without places. Arguments and variables keep their text: 1.10 is not 1.1."""
+    """Return `node` without places. Arguments, variables and parameters keep their text: 1.10 is not 1.1."""
     if isinstance(node, MapNode):
         return {key: to_data(item, (*keys, key)) for key, item in node.items.items()}
     if isinstance(node, ListNode):
@@ -108,7 +108,7 @@ def to_data(node: Node, keys: tuple[str, ...] = ()) -> Data:
 
 
 def _is_text(keys: tuple[str, ...]) -> bool:
-    variable = keys[:2] == ("train", "env") and len(keys) == 3
+    variable = keys[:2] in (("train", "env"), ("train", "params")) and len(keys) == 3
     return variable or keys in (("train", "command", "*"), ("data", "*", "prepare", "*"))
 
 

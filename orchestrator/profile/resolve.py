@@ -15,6 +15,7 @@ from pathlib import Path, PurePosixPath
 from orchestrator.model import clouds
 from orchestrator.model.acceptance import Accept
 from orchestrator.profile import accept, resolved
+from orchestrator.profile.command import filled
 from orchestrator.profile.document import DataSection, Document
 from orchestrator.profile.rules import Breach, breaches, disk_size, overlapping, regions_of, volume_of
 from orchestrator.profile.values import Accelerator, FromEnv, is_bucket
@@ -132,13 +133,14 @@ def _train(document: Document, places: Mapping[str, str]) -> resolved.Train:
         for name, value in section.env.items()
     }
     return resolved.Train(
-        section.command,
+        filled(section.command, section.params),
         env,
         section.outputs,
         section.check_imports,
         document.stack.allow,
         section.on_nan,
         section.checkpoints,
+        section.params,
     )
 
 

@@ -14,6 +14,9 @@ from orchestrator.profile.mismatch import OnMismatch
 from orchestrator.profile.values import Accelerator, FromEnv
 from orchestrator.runtime.acting import inheritable
 
+PARAMETER = "ORCH_PARAM_"
+"""The variables with a run's parameters begin so."""
+
 
 @dataclass(frozen=True)
 class Resources:
@@ -77,7 +80,7 @@ class Train:
 
     `check_imports`: modules that the check of the downloaded models may import. `allow`: differences that
     `stack.allow` accepts; such a variable is not inherited. `checkpoints`: where the run saves the state from
-    which it can resume.
+    which it can resume. `params`: the values that were put into `command`.
     """
 
     command: tuple[str, ...]
@@ -87,6 +90,7 @@ class Train:
     allow: tuple[str, ...] = ()
     on_nan: str = "warn"
     checkpoints: tuple[str, ...] = ()
+    params: Mapping[str, str] = field(default_factory=dict)
 
     def inherited(self, environ: Mapping[str, str] | None = None) -> dict[str, str]:
         """Return the variables of `environ` (this process's) that change results; the run gets them."""
@@ -98,14 +102,16 @@ class Train:
         }
 
     def environment(self, environ: Mapping[str, str] | None = None) -> dict[str, str]:
-        """Return the variables of the run: inherited ones, and those of `env`, filled in from `environ`.
+        """Return the variables of the run: inherited ones, its parameters, and those of `env`, filled in from
+        `environ`.
 
         The result may contain secrets: pass it on, but never store or print it. Raises ProfileError if
         `environ` lacks a variable.
         """
         given = os.environ if environ is None else environ
         declared = {name: _value(f"train.env.{name}", value, given) for name, value in self.env.items()}
-        return {**self.inherited(given), **declared}
+        params = {f"{PARAMETER}{name.upper()}": value for name, value in self.params.items()}
+        return {**self.inherited(given), **params, **declared}
 
 
 def _value(name: str, value: str | FromEnv, environ: Mapping[str, str]) -> str:

@@ -20,6 +20,7 @@ ACCELERATOR_PATTERN = r"^[A-Za-z][A-Za-z0-9-]{0,39}(:[0-9]{1,2}\+?)?$"
 TYPE_PATTERN = r"^[a-z][a-z0-9-]{1,30}(\.[a-z0-9-]{1,30})?$"
 LABEL_PATTERN = r"^[A-Za-z0-9_ +=.:/@-]{1,128}$"
 VARIABLE_PATTERN = r"^[A-Za-z_][A-Za-z0-9_]*$"
+PARAMETER_PATTERN = r"^[a-z][a-z0-9_]{0,39}$"
 OWN_VARIABLE_PATTERN = r"^(?!ORCH_)[A-Za-z_][A-Za-z0-9_]*$"
 MAX_ACCELERATORS = 16
 MAX_PATH = 4096
@@ -348,6 +349,20 @@ def parse_variable_value(value: object) -> str | FromEnv:
     if value is None:
         raise ValueError("the variable has no value; write '' for an empty one")
     raise ValueError("expected text, or {from_env: NAME} to take the value of NAME here when the run starts")
+
+
+def parse_parameter_name(value: object) -> str:
+    text = str(value)
+    if not re.fullmatch(PARAMETER_PATTERN, text):
+        raise ValueError("expected a parameter's name: lower-case letters, digits and _, with a letter first")
+    return text
+
+
+def parse_parameter(value: object) -> str:
+    """Return the text of a parameter's value, as it is written."""
+    if not isinstance(value, str) or not value or "\n" in value:
+        raise ValueError("expected one value: a number or a text of one line")
+    return value
 
 
 def parse_variable_name(value: object) -> str:

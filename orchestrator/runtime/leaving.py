@@ -26,7 +26,7 @@ def exit_early() -> NoReturn:
 
 
 def _flush_records() -> None:
-    """Write what exit handlers write otherwise; os._exit skips them. One that fails does not stop the rest."""
+    """Write what exit handlers write otherwise; os._exit skips them. One that fails does not stop others."""
     for name in RECORDS:
         module = sys.modules.get(f"{__package__}.{name}")
         if module is not None:

@@ -18,6 +18,10 @@ from orchestrator.ledger import Contents, Lease, Ledger
 from orchestrator.session import team
 from orchestrator.session.team import Team
 
+RUN_RECORD, SWEEP_RECORD = "run.json", "sweep.json"
+_RECORDS = (RUN_RECORD, SWEEP_RECORD)
+"""What a folder in `runs/` holds, one of them."""
+
 
 @dataclass(frozen=True)
 class Project:
@@ -143,7 +147,7 @@ class Project:
         """Exclude `runs/` from version control, unless the folder already belongs to the user."""
         self.ignore_state()
         runs = self.root / "runs"
-        if all((entry / "run.json").is_file() for entry in _entries(runs)):
+        if all(any((entry / name).is_file() for name in _RECORDS) for entry in _entries(runs)):
             with suppress(OSError):
                 atomic_write(runs / ".gitignore", b"*\n")
 
