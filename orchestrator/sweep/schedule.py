@@ -13,6 +13,7 @@ from typing import Any
 
 import dask
 from distributed import Client, Scheduler, SpecCluster, Worker, as_completed, get_worker
+from distributed.comm.inproc import global_manager
 
 from orchestrator.model.sweeps import Point
 from orchestrator.sweep.training import Done
@@ -94,6 +95,7 @@ def schedule(machines: int, work: Work) -> Iterator[Schedule]:
     An interrupt leaves the block at once: what the machines do goes on without this process.
     """
     own = {"resources": {_MACHINE: 1}, "nthreads": 1, "memory_limit": None, "work": work}
+    global_manager._ip = "127.0.0.1"  # it would look for the way to 8.8.8.8, and warn where there is none
     with dask.config.set(_NO_PAGES):
         cluster = SpecCluster(  # type: ignore[no-untyped-call]
             workers={n: {"cls": _Machine, "options": {**own, **_HERE}} for n in range(1, machines + 1)},

@@ -1,0 +1,226 @@
+"""`sweep`: every point trained once, whatever becomes of machines, and nothing left at the end."""
+
+from __future__ import annotations
+
+import csv
+import json
+import sys
+import threading
+import time
+from collections import Counter
+from collections.abc import Sequence
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+import orchestrator as orch
+from orchestrator.api import sweep_status
+from orchestrator.cli import main
+from orchestrator.errors import Fault, ProviderError, UsageError
+from orchestrator.model.sweeps import PointState, Sweep
+from orchestrator.plan import Plan
+from orchestrator.providers.memory import Mishap
+from tests.unit import here_cloud
+from tests.unit.here_cloud import HereCloud
+
+pytestmark = pytest.mark.processes
+
+SCRIPT = """import json, os, sys, time
+from pathlib import Path
+lr, seed = sys.argv[1], os.environ["ORCH_PARAM_SEED"]
+assert os.environ["ORCH_PARAM_LR"] == lr
+with open(os.environ["TRAINED"], "a") as file:
+    file.write(f"{lr} {seed}\\n")
+time.sleep(float(os.environ.get("TAKES", "0")))
+while Path(os.environ["TRAINED"] + f".hold.{seed}").exists():
+    time.sleep(0.05)
+if os.environ.get("BAD") == seed and not Path(os.environ["TRAINED"] + ".mended").exists():
+    sys.exit("a bad seed")
+Path("metrics.json").write_text(json.dumps({"loss": float(lr) + float(seed)}))
+"""
+
+
+class Swept:
+    """A project to sweep, and what its script did."""
+
+    def __init__(self, folder: Path, cloud: HereCloud) -> None:
+        self.folder, self.cloud = folder, cloud
+        self.trained_file = folder.with_name("trained")
+        self.profile = here_cloud.project(folder, SCRIPT)
+        self.write()
+
+    def write(self, more: str = "", **env: str) -> None:
+        variables = {"TRAINED": str(self.trained_file), **env}
+        text = self.profile.read_text().partition("train:")[0]
+        self.profile.write_text(
+            f"{text}train:\n  command: python train.py {{lr}}\n  env: {json.dumps(variables)}\n{more}"
+        )
+
+    def sweep(self, **options: Any) -> Sweep:
+        matrix: dict[str, Sequence[object]] = options.pop("matrix", {"lr": ["0.1", "0.01"], "seed": [1, 2]})
+        return orch.sweep(self.profile, matrix=matrix, folder=self.folder, **options)
+
+    @property
+    def trained(self) -> Counter[str]:
+        return Counter(self.trained_file.read_text().splitlines() if self.trained_file.exists() else ())
+
+    def hold(self, seed: int) -> Path:
+        """Let runs with this seed wait until the file is removed."""
+        held = self.trained_file.with_name(f"{self.trained_file.name}.hold.{seed}")
+        held.touch()
+        return held
+
+
+@pytest.fixture
+def swept(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Swept:
+    return Swept(tmp_path / "p", here_cloud.cloud(tmp_path / "machines", monkeypatch, prepared=True))
+
+
+def test_every_point_is_an_ordinary_run_with_its_parameters(swept: Swept) -> None:
+    told: list[str] = []
+    done = swept.sweep(machines=2, told=lambda _sweep, point: told.append(point.run_id))
+    assert done.succeeded and not done.left and done.ended_at and not swept.cloud.alive()
+    assert sorted(told) == sorted(point.run_id for point in done.points)
+    assert swept.trained == {"0.1 1": 1, "0.1 2": 1, "0.01 1": 1, "0.01 2": 1}
+    assert done.best is not None and done.best.params == {"lr": "0.01", "seed": "1"}
+    for point in done.points:
+        record = json.loads((swept.folder / f"runs/{point.run_id}/run.json").read_text())
+        assert record["command"] == ["python", "train.py", point.params["lr"]]
+        assert record["metrics"] == point.metrics
+    kept = json.loads((Path(done.path) / "sweep.json").read_text())
+    assert (kept["schema"], kept["best"], kept["metric"]) == ("orch.sweep/1", done.best.run_id, "loss")
+    rows = list(csv.DictReader((Path(done.path) / "sweep.csv").open()))
+    assert [(row["lr"], row["seed"], row["reason"]) for row in rows] == [
+        (point.params["lr"], point.params["seed"], "completed") for point in done.points
+    ]
+    assert {run.run_id for run in orch.history(folder=swept.folder).runs} == {p.run_id for p in done.points}
+
+
+def test_a_repeated_call_trains_nothing_and_rents_nothing(swept: Swept) -> None:
+    first = swept.sweep(machines=2)
+    made = len(swept.cloud._made)
+
+    def asked(_plan: Plan) -> bool:
+        raise AssertionError("nothing is to be approved")
+
+    again = swept.sweep(machines=2, approve=asked)
+    assert again.sweep == first.sweep and again.succeeded and len(swept.cloud._made) == made
+    more = swept.sweep(matrix={"lr": ["0.1", "0.01"], "seed": [1, 2, 3]})  # a larger matrix: the rest of it
+    assert more.succeeded and sum(swept.trained.values()) == 6
+    (swept.folder / "train.py").write_text(f"{SCRIPT}print('other code')\n")
+    other = swept.sweep(matrix={"lr": ["0.1"], "seed": [1]})
+    assert other.points[0].run_id not in {p.run_id for p in more.points} and swept.trained["0.1 1"] == 2
+
+
+def test_machines_that_are_taken_back_are_replaced_and_every_run_succeeds(swept: Swept) -> None:
+    swept.write("retry: {interruption: 3}\n", TAKES="0.3")
+    held = [swept.hold(2), swept.hold(5)]
+    taken: list[str] = []
+
+    def take_two() -> None:
+        """Take a machine back while it trains a point that waits, twice."""
+        for hold in held:
+            seed = hold.name.rpartition(".")[2]
+            while not any(line.endswith(f" {seed}") for line in swept.trained):
+                time.sleep(0.05)
+            machine = next(m for m in swept.cloud.alive() if _trains(swept.cloud.base(m.id)))
+            taken.append(machine.id)
+            swept.cloud.take_back(machine)
+            hold.unlink()
+
+    taker = threading.Thread(target=take_two)
+    taker.start()
+    done = swept.sweep(matrix={"lr": ["0.1", "0.2"], "seed": list(range(1, 7))}, machines=3)
+    taker.join()
+    assert done.succeeded and len(set(taken)) == 2 and not swept.cloud.alive() and not done.left
+    assert len({point.run_id for point in done.points}) == 12
+    attempts = [point.attempts for point in done.points]
+    assert sum(attempts) == 14 and sum(swept.trained.values()) == 14  # the two that were lost, once more
+    assert set(swept.trained) == {f"{p.params['lr']} {p.params['seed']}" for p in done.points}
+
+
+def test_a_point_that_fails_leaves_the_others_and_is_tried_again_by_the_next_call(
+    swept: Swept, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    swept.write(BAD="2")
+    argv = ["sweep", "orch.yaml", "--matrix", "lr=0.1", "--matrix", "seed=1..3", "--machines", "2"]
+    assert _cli(swept.folder, monkeypatch, *argv) == 6
+    printed = capsys.readouterr().out
+    assert "3 of 3 runs have ended, 1 failed" in printed and "lr=0.1 seed=2: tiny-" in printed
+    assert not swept.cloud.alive()
+    assert _cli(swept.folder, monkeypatch, "sweep", "status", "--json") == 0
+    status = json.loads(capsys.readouterr().out)
+    assert (status["active"], [p["reason"] for p in status["points"]]) == (
+        False,
+        ["completed", "failed", "completed"],
+    )
+    assert status["points"][1]["error"]["exit_code"] == 6
+    swept.trained_file.with_name("trained.mended").touch()
+    assert _cli(swept.folder, monkeypatch, *argv, "--json") == 0
+    assert json.loads(capsys.readouterr().out)["points"][1]["attempts"] == 2
+    assert swept.trained == {"0.1 1": 1, "0.1 2": 2, "0.1 3": 1}
+
+
+def test_the_machines_that_can_be_had_do_it_all(swept: Swept) -> None:
+    """Two of three are refused: the points of all go to the one that is there."""
+    swept.cloud._quota_cpus = 2
+    done = swept.sweep(machines=3)
+    assert done.succeeded and len(swept.cloud._made) == 1 and not swept.cloud.alive() and not done.left
+
+
+def test_with_no_machine_the_reason_is_said_and_nothing_is_left(swept: Swept) -> None:
+    swept.cloud._quota_cpus = 0
+    with pytest.raises(ProviderError) as refused:
+        swept.sweep(machines=2)
+    assert refused.value.fault is Fault.QUOTA
+    assert refused.value.exists == "0 of 4 points have ended. No machine of the sweep is left."
+    assert "orch sweep" in (refused.value.next_command or "")
+    now, active = sweep_status(folder=swept.folder)
+    assert not active and now.count(PointState.STOPPED) == 4 and not swept.trained
+
+
+def test_a_machine_that_cannot_be_ended_is_named(swept: Swept) -> None:
+    swept.cloud._script["delete"].extend([Mishap(Fault.AUTH)] * 20)
+    done = swept.sweep(matrix={"lr": ["0.1"], "seed": [1]})
+    assert done.succeeded and len(done.left) == 1 and "was left running, at $0.0" in done.left[0]
+    swept.cloud._script["delete"].clear()
+    assert swept.sweep(matrix={"lr": ["0.1"], "seed": [1]}).left == () and not swept.cloud.alive()
+
+
+def test_limits_of_price_and_budget(swept: Swept) -> None:
+    with pytest.raises(UsageError, match=r"2 machines cost \$0\.1/h together") as refused:
+        swept.sweep(machines=2, max_price=0.09)
+    assert "--machines 1" in (refused.value.next_command or "") and not swept.cloud._made
+    seen: list[Plan] = []
+    with pytest.raises(UsageError, match="Not approved"):
+        swept.sweep(machines=2, approve=lambda plan: bool(seen.append(plan)))
+    assert len(seen) == 1 and not swept.cloud._made
+    done = swept.sweep(budget=0.0)
+    assert (done.count(PointState.ENDED), done.count(PointState.STOPPED)) == (1, 3)
+    assert not done.succeeded and not swept.cloud.alive()
+
+
+def test_a_wrong_call_is_refused_before_anything_is_made(swept: Swept) -> None:
+    with pytest.raises(UsageError, match=r"Did you mean --matrix lr=… instead of lrr\?"):
+        swept.sweep(matrix={"lrr": ["0.1"]})
+    with pytest.raises(UsageError, match="0 machines cannot be used"):
+        swept.sweep(machines=0)
+    with pytest.raises(UsageError, match="This project has no sweep"):
+        sweep_status("none", folder=swept.folder)
+    assert not swept.cloud._made and not (swept.folder / "runs").exists()
+
+
+def _trains(base: Path) -> bool:
+    """Whether a run goes on on the machine."""
+    return any(
+        not (run / "exit.json").exists() for run in base.glob("runs/*") if (run / "started.json").exists()
+    )
+
+
+def _cli(folder: Path, monkeypatch: pytest.MonkeyPatch, *argv: str) -> int:
+    monkeypatch.chdir(folder)
+    monkeypatch.setattr(sys, "argv", ["orch", *argv])
+    with pytest.raises(SystemExit) as left:
+        main()
+    return int(left.value.code or 0)
