@@ -4,18 +4,20 @@ from __future__ import annotations
 
 import shlex
 from collections.abc import Callable, Mapping, Sequence
+from dataclasses import replace
 from pathlib import Path
 from typing import TYPE_CHECKING
 
 from orchestrator.errors import UsageError
 from orchestrator.model import Progress, Silent
 from orchestrator.model.sweeps import Point, Sweep
-from orchestrator.profile import load
+from orchestrator.profile import Profile, load
 from orchestrator.profile.overrides import redacted
 from orchestrator.session.project import Project
 
 if TYPE_CHECKING:
     from orchestrator.plan import Plan
+    from orchestrator.sweep.supervise import Course
 
     Approve = Callable[[Plan], bool]
 
@@ -50,55 +52,80 @@ def sweep(
     further run is started. `told`: called after each point. The profile's `accept` promotes no model.
     Raises UsageError, ProfileError; ProviderError or HostError if no machine is left that works.
     """
-    from orchestrator.sweep import machines as machines_
-    from orchestrator.sweep.matrix import checked, parse_objective
-    from orchestrator.sweep.points import planned
-    from orchestrator.sweep.supervise import Course, known, require_dask, to_the_end
+    from orchestrator.sweep.supervise import to_the_end
 
-    if not 1 <= machines <= MOST_MACHINES:
-        raise UsageError(f"{machines} machines cannot be used; the least is 1, the most {MOST_MACHINES}.")
-    require_dask()
     project, tell = Project.at(folder), progress or Silent()
     wanted = load(Path(profile), overrides=tuple(overrides), files=True)
+    plan = _planned(project, wanted, overrides, matrix, machines, objective)
+    words = _words(profile, plan, machines, objective, overrides)
+    course = _course(project, wanted, overrides, plan, words, max_price, approve, tell)
+    return to_the_end(replace(course, budget=budget, told=told or course.told), plan)
+
+
+def _planned(
+    project: Project,
+    wanted: Profile,
+    overrides: Sequence[str],
+    matrix: Mapping[str, Sequence[object]],
+    machines: int,
+    objective: str | None,
+) -> Sweep:
+    """Return the sweep with what there is of it already. Creates nothing."""
+    from orchestrator.sweep.matrix import checked, parse_objective
+    from orchestrator.sweep.points import planned
+    from orchestrator.sweep.supervise import known, require_dask
+
+    require_dask()
+    if not 1 <= machines <= MOST_MACHINES:
+        raise UsageError(f"{machines} machines cannot be used; the least is 1, the most {MOST_MACHINES}.")
     project.share(wanted.ledger)
     values, goal = checked(matrix), parse_objective(objective)
     plan = planned(project, wanted, overrides, values, machines=machines, objective=goal)
-    plan = known(project, plan)
     project.require_runs(plan.points[0].run_id)
+    return known(project, plan)
+
+
+def _course(
+    project: Project,
+    wanted: Profile,
+    overrides: Sequence[str],
+    plan: Sweep,
+    words: str,
+    max_price: float | None,
+    approve: Approve | None,
+    tell: Progress,
+) -> Course:
+    """Return how to carry out the sweep, once its machines are approved; none are if all runs are there."""
+    from orchestrator.sweep.machines import Machines, approved_price
+    from orchestrator.sweep.supervise import Course
+
     price = 0.0
     if not plan.succeeded:
-        price = machines_.approved_price(project, wanted, overrides, plan.machines, max_price, approve, tell)
-    course = Course(
-        project,
-        machines_.Machines(project, wanted, overrides, plan.sweep, price),
-        tell,
-        _words(profile, values, machines, objective, overrides),
-        budget=budget,
-        approve=approve,
-        told=told or (lambda _sweep, _point: None),
-    )
-    return to_the_end(course, plan)
+        price = approved_price(project, wanted, overrides, plan.machines, max_price, approve, tell)
+    machines = Machines(project, wanted, overrides, plan.sweep, price)
+    return Course(project, machines, tell, words, approve=approve)
 
 
 def sweep_status(sweep: str | None = None, *, folder: Path | str | None = None) -> tuple[Sweep, bool]:
-    """Return a sweep as it stands, the last one if none is named, and whether a process carries it out.
+    """Return the current status of a sweep, the last one if none is named, and whether a process carries it
+    out.
 
     Asks no machine: metrics of active runs are those that their output shows here. Raises UsageError.
     """
-    from orchestrator.sweep.standing import standing
+    from orchestrator.sweep.status import status_of
 
-    return standing(Project.at(folder), sweep)
+    return status_of(Project.at(folder), sweep)
 
 
 def _words(
     profile: str | Path,
-    matrix: Mapping[str, Sequence[str]],
+    plan: Sweep,
     machines: int,
     objective: str | None,
     overrides: Sequence[str],
 ) -> str:
     """Return the command that repeats the sweep."""
     words = ["orch", "sweep", str(profile), "--machines", str(machines)]
-    words += [word for name, each in matrix.items() for word in ("--matrix", f"{name}={','.join(each)}")]
+    words += [word for name, each in plan.matrix.items() for word in ("--matrix", f"{name}={','.join(each)}")]
     words += ["--objective", objective] if objective else []
     return shlex.join([*words, *(word for each in redacted(overrides) for word in ("--set", each))])

@@ -18,40 +18,42 @@ if TYPE_CHECKING:
 _STATUS = "status"
 
 
+Which = Annotated[
+    str | None, typer.Argument(metavar="[SWEEP]", help="With status: the sweep's id. Default: the last one.")
+]
+Matrix = Annotated[
+    list[str] | None,
+    typer.Option(
+        "--matrix", metavar="KEY=V1,V2", help="Values of a parameter: lr=1e-3,1e-4, seed=1..5. Repeatable."
+    ),
+]
+Metric = Annotated[
+    str | None,
+    typer.Option("--objective", metavar="METRIC[:max]", help="Metric of the best run. Default: the loss."),
+]
+MaxPrice = Annotated[
+    float | None,
+    typer.Option("--max-price", metavar="USD", min=0, help="Limit of what all machines cost an hour."),
+]
+Budget = Annotated[
+    float | None,
+    typer.Option("--budget", metavar="USD", min=0, help="Start no run once the machines have cost this."),
+]
+
+
 @guarded
 def sweep(
     profile: Annotated[
         str, typer.Argument(metavar="PROFILE", help="The profile, for example orch.yaml; or: status.")
     ],
-    which: Annotated[
-        str | None,
-        typer.Argument(metavar="[SWEEP]", help="With status: the sweep's id. Default: the last one."),
-    ] = None,
-    matrix: Annotated[
-        list[str] | None,
-        typer.Option(
-            "--matrix",
-            metavar="KEY=V1,V2",
-            help="Values of a parameter: lr=1e-3,1e-4, seed=1..5. Repeatable.",
-        ),
-    ] = None,
+    which: Which = None,
+    matrix: Matrix = None,
     machines: Annotated[
         int, typer.Option("--machines", metavar="N", help="How many machines train at a time.")
     ] = 1,
-    objective: Annotated[
-        str | None,
-        typer.Option(
-            "--objective", metavar="METRIC[:max]", help="The metric of the best run. Default: the loss."
-        ),
-    ] = None,
-    max_price: Annotated[
-        float | None,
-        typer.Option("--max-price", metavar="USD", min=0, help="Limit of what all machines cost an hour."),
-    ] = None,
-    budget: Annotated[
-        float | None,
-        typer.Option("--budget", metavar="USD", min=0, help="Start no run once the machines have cost this."),
-    ] = None,
+    objective: Metric = None,
+    max_price: MaxPrice = None,
+    budget: Budget = None,
     yes: Annotated[
         bool, typer.Option("--yes", "-y", help="Do not ask for confirmation before spending money.")
     ] = False,

@@ -144,7 +144,7 @@ def test_a_point_that_fails_leaves_the_others_and_is_tried_again_by_the_next_cal
     swept: Swept, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
 ) -> None:
     swept.write(BAD="2")
-    argv = ["sweep", "orch.yaml", "--matrix", "lr=0.1", "--matrix", "seed=1..3", "--machines", "2"]
+    argv = ["sweep", "orch.yaml", "--matrix", "lr=0.1", "--matrix", "seed=1..3", "--machines", "2", "--yes"]
     assert _cli(swept.folder, monkeypatch, *argv) == 6
     printed = capsys.readouterr().out
     assert "3 of 3 runs have ended, 1 failed" in printed and "lr=0.1 seed=2: tiny-" in printed

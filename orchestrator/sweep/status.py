@@ -1,4 +1,4 @@
-"""How a sweep stands now, from its file, the records of its runs and the ledgers. Asks no machine."""
+"""The current status of a sweep, from its file, the records of its runs and the ledgers. Asks no machine."""
 
 from __future__ import annotations
 
@@ -15,7 +15,7 @@ from orchestrator.sweep.machines import spent
 from orchestrator.sweep.training import ended, printed_metrics
 
 
-def standing(project: Project, sweep: str | None) -> tuple[Sweep, bool]:
+def status_of(project: Project, sweep: str | None) -> tuple[Sweep, bool]:
     """Return the sweep with this id, or the last one, and whether a process carries it out.
 
     Raises UsageError.
