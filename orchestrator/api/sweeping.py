@@ -5,6 +5,7 @@ from __future__ import annotations
 import shlex
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import replace
+from functools import partial
 from pathlib import Path
 from typing import TYPE_CHECKING
 
@@ -17,6 +18,7 @@ from orchestrator.session.project import Project
 
 if TYPE_CHECKING:
     from orchestrator.plan import Plan
+    from orchestrator.sweep.search import Search
     from orchestrator.sweep.supervise import Course
 
     Approve = Callable[[Plan], bool]
@@ -29,6 +31,7 @@ def sweep(
     *,
     matrix: Mapping[str, Sequence[object]],
     machines: int = 1,
+    search: str | None = None,
     objective: str | None = None,
     max_price: float | None = None,
     budget: float | None = None,
@@ -47,19 +50,21 @@ def sweep(
     are active. A run that fails is in `failed` of the result, and the others go on; `retry` of the profile
     applies to each.
 
-    `objective`: the metric by which `best` is chosen, as `val_accuracy:max` or `loss`. `max_price`: of all
-    machines together, US dollars an hour. `budget`: US dollars; when the machines have cost that much, no
-    further run is started. `told`: called after each point. The profile's `accept` promotes no model.
+    `search`: `optuna:30` lets Optuna choose 30 points, each after what the earlier ones gave; a list of one
+    text such as `1e-5..1e-1` is then a range. `objective`: the metric by which `best` is chosen, as
+    `val_accuracy:max` or `loss`. `max_price`: of all machines together, US dollars an hour. `budget`: US
+    dollars; when the machines have cost that much, no further run is started. `told`: called after each
+    point. The profile's `accept` promotes no model.
     Raises UsageError, ProfileError; ProviderError or HostError if no machine is left that works.
     """
     from orchestrator.sweep.supervise import to_the_end
 
     project, tell = Project.at(folder), progress or Silent()
     wanted = load(Path(profile), overrides=tuple(overrides), files=True)
-    plan = _planned(project, wanted, overrides, matrix, machines, objective)
+    plan, chooser = _planned(project, wanted, overrides, matrix, machines, search, objective)
     words = _words(profile, plan, machines, objective, overrides)
     course = _course(project, wanted, overrides, plan, words, max_price, approve, tell)
-    return to_the_end(replace(course, budget=budget, told=told or course.told), plan)
+    return to_the_end(replace(course, budget=budget, search=chooser, told=told or course.told), plan)
 
 
 def _planned(
@@ -68,21 +73,24 @@ def _planned(
     overrides: Sequence[str],
     matrix: Mapping[str, Sequence[object]],
     machines: int,
+    search: str | None,
     objective: str | None,
-) -> Sweep:
-    """Return the sweep with what there is of it already. Creates nothing."""
+) -> tuple[Sweep, Callable[[Sequence[Point]], Search] | None]:
+    """Return the sweep with what there is of it already, and what chooses its points. Creates nothing."""
     from orchestrator.sweep.matrix import checked, parse_objective
-    from orchestrator.sweep.points import planned
+    from orchestrator.sweep.points import ids_of, planned
+    from orchestrator.sweep.search import Search, parse_search
     from orchestrator.sweep.supervise import known, require_dask
 
     require_dask()
     if not 1 <= machines <= MOST_MACHINES:
         raise UsageError(f"{machines} machines cannot be used; the least is 1, the most {MOST_MACHINES}.")
     project.share(wanted.ledger)
-    values, goal = checked(matrix), parse_objective(objective)
-    plan = planned(project, wanted, overrides, values, machines=machines, objective=goal)
-    project.require_runs(plan.points[0].run_id)
-    return known(project, plan)
+    values, goal, trials = checked(matrix), parse_objective(objective), parse_search(search)
+    ids = ids_of(project, wanted, overrides)
+    plan = planned(project, wanted, ids, values, machines=machines, objective=goal, search=trials)
+    project.require_runs(plan.sweep)
+    return known(project, plan), partial(Search, values, trials, goal, ids) if trials else None
 
 
 def _course(
@@ -127,5 +135,6 @@ def _words(
     """Return the command that repeats the sweep."""
     words = ["orch", "sweep", str(profile), "--machines", str(machines)]
     words += [word for name, each in plan.matrix.items() for word in ("--matrix", f"{name}={','.join(each)}")]
+    words += ["--search", f"optuna:{plan.search}"] if plan.search else []
     words += ["--objective", objective] if objective else []
     return shlex.join([*words, *(word for each in redacted(overrides) for word in ("--set", each))])

@@ -31,6 +31,10 @@ Metric = Annotated[
     str | None,
     typer.Option("--objective", metavar="METRIC[:max]", help="Metric of the best run. Default: the loss."),
 ]
+Chooser = Annotated[
+    str | None,
+    typer.Option("--search", metavar="optuna:N", help="Let Optuna choose N runs, also from lr=1e-5..1e-1."),
+]
 MaxPrice = Annotated[
     float | None,
     typer.Option("--max-price", metavar="USD", min=0, help="Limit of what all machines cost an hour."),
@@ -51,6 +55,7 @@ def sweep(
     machines: Annotated[
         int, typer.Option("--machines", metavar="N", help="How many machines train at a time.")
     ] = 1,
+    search: Chooser = None,
     objective: Metric = None,
     max_price: MaxPrice = None,
     budget: Budget = None,
@@ -77,6 +82,7 @@ def sweep(
         raise UsageError(f"`orch sweep` takes no argument {which!r}.", next_command="orch sweep --help")
     options = {
         "machines": machines,
+        "search": search,
         "objective": objective,
         "max_price": max_price,
         "budget": budget,
@@ -100,7 +106,7 @@ def _carried_out(profile: str, matrix: list[str], yes: bool, options: dict[str, 
     try:
         return api.sweep(
             profile,
-            matrix=api.parse_matrix(matrix),
+            matrix=api.parse_matrix(matrix, search=options["search"] is not None),
             approve=approval.ask(yes, words),
             told=lambda now, point: notice(tell, point_line(now, point)),
             progress=tell,

@@ -92,7 +92,8 @@ class Sweep:
 
     `usd`: the cost of its machines so far, None if it is not known; `usd_hour`: what they cost now. `left`:
     a sentence on each machine that still runs, and why. `machines`: how many may run at a time. `profile`:
-    the file's path.
+    the file's path. `search`: how many points are chosen one after the other, None for
+    all combinations; `drawn`: all are known.
     """
 
     sweep: _Word
@@ -103,6 +104,8 @@ class Sweep:
     matrix: Annotated[dict[str, list[str]], Most(100)]
     points: Annotated[tuple[Point, ...], Most(100_000)]
     objective: Objective = Objective()
+    search: int | None = None
+    drawn: bool = True
     began_at: float | None = None
     ended_at: float | None = None
     usd: float | None = None
@@ -121,14 +124,20 @@ class Sweep:
 
     @property
     def succeeded(self) -> bool:
-        return all(each.succeeded for each in self.points)
+        return self.drawn and all(each.succeeded for each in self.points)
+
+    @property
+    def total(self) -> int:
+        """How many points there are to be; a search that chooses one twice has fewer in the end."""
+        return len(self.points) if self.drawn else self.search or 0
 
     def count(self, state: PointState) -> int:
         return sum(each.state is state for each in self.points)
 
     def with_point(self, point: Point) -> Sweep:
-        """Return the sweep with `point` in the place of the one with its run id."""
-        return replace(self, points=tuple(point if p.run_id == point.run_id else p for p in self.points))
+        """Return the sweep with `point` in the place of the one with its run id, or as its last one."""
+        others = tuple(point if each.run_id == point.run_id else each for each in self.points)
+        return replace(self, points=others if point in others else (*others, point))
 
     def as_json(self) -> dict[str, Any]:
         best = self.best

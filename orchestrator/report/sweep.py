@@ -37,13 +37,13 @@ def point_line(sweep: Sweep, point: Point) -> str:
         money(point.usd) if point.usd else "",
     ]
     why = f": {_first_line(point.error.message)}" if point.error else ""
-    done = f"{sweep.count(PointState.ENDED)} of {len(sweep.points)}"
+    done = f"{sweep.count(PointState.ENDED)} of {sweep.total}"
     return f"{done}: {', '.join(fact for fact in facts if fact)}{why}"
 
 
 def _heading(sweep: Sweep, active: bool) -> str:
     counts = [
-        f"{sweep.count(PointState.ENDED)} of {len(sweep.points)} runs have ended",
+        f"{sweep.count(PointState.ENDED)} of {sweep.total} runs have ended",
         f"{len(sweep.failed)} failed" if sweep.failed else "",
         f"{running} running" if (running := sweep.count(PointState.RUNNING)) else "",
         f"{stopped} not started" if (stopped := sweep.count(PointState.STOPPED)) else "",
@@ -107,7 +107,7 @@ def _cost(sweep: Sweep) -> list[str]:
 def _seconds_left(sweep: Sweep) -> float | None:
     """Estimate the time to the sweep's end by the median time of its runs. None if it is not known."""
     took = [point.seconds for point in sweep.points if point.seconds]
-    to_do = sweep.count(PointState.WAITING) + sweep.count(PointState.RUNNING)
+    to_do = sweep.total - sweep.count(PointState.ENDED) - sweep.count(PointState.STOPPED)
     if not took or not to_do:
         return None
     return statistics.median(took) * -(-to_do // sweep.machines)

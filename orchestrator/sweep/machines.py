@@ -49,6 +49,12 @@ class Machines:
         found = [lease for lease in self.project.open_leases() if lease.profile["name"] == name]
         return found[-1] if found else None
 
+    def numbers(self) -> list[int]:
+        """Return the numbers of the machines that there are."""
+        begin = self.name(0)[:-1]
+        names = {lease.profile["name"].removeprefix(begin) for lease in self.project.open_leases()}
+        return sorted(int(name) for name in names if name.isdigit())
+
     def ready(self, number: int, approve: Approve | None, tell: Progress) -> Lease:
         """Return the lease of a machine with its stack installed; it is created if there is none.
 

@@ -17,8 +17,10 @@ _RANGE = re.compile(r"(-?\d{1,9})\.\.(-?\d{1,9})")
 _EXAMPLE = "--matrix lr=1e-3,1e-4 --matrix seed=1..5"
 
 
-def parse_matrix(words: Sequence[str]) -> dict[str, list[str]]:
-    """Return the values of each parameter, in the order of the words. Raises UsageError."""
+def parse_matrix(words: Sequence[str], *, search: bool = False) -> dict[str, list[str]]:
+    """Return the values of each parameter, in the order of the words; for a `search`, with ranges as they
+    are written. Raises UsageError.
+    """
     matrix: dict[str, list[str]] = {}
     for word in words:
         name, equals, text = word.partition("=")
@@ -26,7 +28,7 @@ def parse_matrix(words: Sequence[str]) -> dict[str, list[str]]:
             raise _refused(f"--matrix {word!r} is not NAME=VALUE,VALUE with a name in lower-case letters")
         if name in matrix:
             raise _refused(f"--matrix gives {name} twice; write all its values in one, separated by commas")
-        matrix[name] = _values(name, text)
+        matrix[name] = [text.strip()] if search and ".." in text else _values(name, text)
     return matrix
 
 
@@ -46,6 +48,8 @@ def checked(matrix: Mapping[str, Sequence[object]]) -> dict[str, list[str]]:
     for name, values in matrix.items():
         if not re.fullmatch(PARAMETER_PATTERN, name) or isinstance(values, str):
             raise _refused(f"The matrix has {name}={values!r}, not a parameter's name and a list of values")
+    if not matrix:
+        raise _refused("A sweep needs the values of at least one parameter")
     return {name: _distinct(name, [str(value) for value in values]) for name, values in matrix.items()}
 
 
@@ -54,8 +58,6 @@ def combinations(matrix: Mapping[str, Sequence[str]]) -> list[dict[str, str]]:
     count = 1
     for values in matrix.values():
         count *= len(values)
-    if not matrix:
-        raise _refused("A sweep needs the values of at least one parameter")
     if count > MOST_POINTS:
         raise _refused(f"The matrix has {count} combinations; at most {MOST_POINTS} are allowed")
     return [dict(zip(matrix, values, strict=True)) for values in itertools.product(*matrix.values())]
@@ -83,6 +85,8 @@ def _values(name: str, text: str) -> list[str]:
             if abs(last - first) >= MOST_POINTS:
                 raise _refused(f"--matrix {name}={part}: a range of more than {MOST_POINTS} values")
             values += map(str, range(first, last + 1) if first <= last else range(first, last - 1, -1))
+        elif ".." in part:
+            raise _refused(f"--matrix {name}={part} is no range of whole numbers; --search takes any range")
         else:
             values.append(part.strip())
     return _distinct(name, values)

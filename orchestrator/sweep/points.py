@@ -5,6 +5,7 @@ from __future__ import annotations
 import hashlib
 import json
 from collections.abc import Mapping, Sequence
+from dataclasses import asdict, dataclass
 
 from orchestrator import sync
 from orchestrator.model.sweeps import Objective, Point, Sweep
@@ -19,37 +20,52 @@ from orchestrator.sweep.matrix import combinations, require_used
 _DIGITS = 10
 
 
+@dataclass(frozen=True)
+class Ids:
+    """Makes the ids of a sweep's runs: the profile's name, and a digest of profile, code, data, lock and
+    parameters. A repeated call finds its runs, and a changed project makes new ones.
+    """
+
+    name: str
+    common: tuple[str, ...]
+
+    def of(self, params: Mapping[str, str]) -> str:
+        return f"{self.name}-{_digest([*self.common, sorted(params.items())])}"
+
+
+def ids_of(project: Project, profile: Profile, overrides: Sequence[str]) -> Ids:
+    """Raises SyncError, StackError."""
+    return Ids(profile.name, tuple(_inputs(project, profile, overrides)))
+
+
 def planned(
     project: Project,
     profile: Profile,
-    overrides: Sequence[str],
+    ids: Ids,
     matrix: Mapping[str, Sequence[str]],
     *,
     machines: int,
     objective: Objective,
+    search: int | None = None,
 ) -> Sweep:
-    """Return the sweep, with nothing started.
-
-    A run's id is made of the profile's name and a digest of profile, code, data, lock and parameters: a
-    repeated call finds its runs, and a changed project makes new ones. Raises UsageError, SyncError,
-    StackError.
+    """Return the sweep, with nothing started. `search`: how many points are chosen one after the other; there
+    is none yet. Raises UsageError.
     """
     require_used(matrix, unfilled(profile.train.command), set(profile.train.params))
-    common = _inputs(project, profile, overrides)
-    points = tuple(
-        Point(f"{profile.name}-{_digest([*common, sorted(params.items())])}", params)
-        for params in combinations(matrix)
-    )
-    name = f"{profile.name[:33].rstrip('-')}-{_digest([p.run_id for p in points])[:6]}"
+    points = () if search else tuple(Point(ids.of(each), each) for each in combinations(matrix))
+    what = [*ids.common, matrix, search, asdict(objective)] if search else [p.run_id for p in points]
+    name = f"{profile.name[:33].rstrip('-')}-{_digest(what)[:6]}"
     return Sweep(
         sweep=name,
         name=profile.name,
         profile=str(profile.path),
         path=str(project.run(name)),
-        machines=min(machines, len(points)),
+        machines=min(machines, search or len(points)),
         matrix={key: list(values) for key, values in matrix.items()},
         points=points,
         objective=objective,
+        search=search,
+        drawn=search is None,
     )
 
 

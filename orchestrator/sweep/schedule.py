@@ -6,9 +6,9 @@ The scheduler and its workers, one thread for each machine, exchange their messa
 from __future__ import annotations
 
 import logging
-from collections import deque
-from collections.abc import Callable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterable, Iterator, Sequence
 from contextlib import contextmanager
+from itertools import chain
 from typing import Any
 
 import dask
@@ -44,19 +44,19 @@ class Schedule:
     def __init__(self, client: Client, machines: int) -> None:
         self._client = client
         self._usable = set(range(1, machines + 1))
-        self._waiting: deque[Point] = deque()
+        self._waiting: Iterator[Point] = iter(())
         self._active = 0
 
-    def each(self, points: Sequence[Point], bound: Mapping[str, int]) -> Iterator[Done]:
-        """Yield what became of each point, as they end. `bound`: run ids that go on on a machine already.
+    def each(self, points: Iterable[Point], bound: Sequence[tuple[Point, int]]) -> Iterator[Done]:
+        """Yield what became of each point, as they end. `points` is asked for one when a machine is free.
 
-        If a machine cannot do a point, another one gets it, and that machine gets no more. If it was the last
-        one, the point is yielded with the error, and no further points are started.
+        `bound`: points whose runs go on already, with their machines. If a machine cannot do a point, another
+        one gets it, and that machine gets no more. If it was the last one, the point is yielded with the
+        error, and no further points are started.
         """
-        self._waiting = deque(point for point in points if point.run_id not in bound)
-        going_on = [point for point in points if point.run_id in bound]
+        self._waiting = iter(points)
         ends: Any = as_completed(  # type: ignore[no-untyped-call]
-            [self._given(point, [bound[point.run_id]]) for point in going_on]
+            [self._given(point, [machine]) for point, machine in bound]
         )
         ends.update(self._next())
         for future in ends:
@@ -65,20 +65,20 @@ class Schedule:
             if done.elsewhere:
                 self._usable.discard(done.number)
             if done.elsewhere and self._usable:
-                self._waiting.appendleft(done.point)
+                self._waiting = chain((done.point,), self._waiting)
             else:
                 yield done
             ends.update(self._next())
 
     def stop(self) -> None:
         """Start no further points; those that run are still yielded."""
-        self._waiting.clear()
+        self._waiting = iter(())
 
     def _next(self) -> list[Any]:
         """Start a point for each free machine."""
         started = []
-        while self._waiting and self._active < len(self._usable):
-            started.append(self._given(self._waiting.popleft(), sorted(self._usable)))
+        while self._active < len(self._usable) and (point := next(self._waiting, None)):
+            started.append(self._given(point, sorted(self._usable)))
         return started
 
     def _given(self, point: Point, machines: Sequence[int]) -> Any:
@@ -89,16 +89,17 @@ class Schedule:
 
 
 @contextmanager
-def schedule(machines: int, work: Work) -> Iterator[Schedule]:
-    """Start Dask with a worker for each machine.
+def schedule(machines: int, work: Work, *, more: Iterable[int] = ()) -> Iterator[Schedule]:
+    """Start Dask with a worker for each machine. `more`: numbers of machines that only end what they began.
 
     An interrupt leaves the block at once: what the machines do goes on without this process.
     """
+    numbers = sorted({*range(1, machines + 1), *more})
     own = {"resources": {_MACHINE: 1}, "nthreads": 1, "memory_limit": None, "work": work}
     global_manager._ip = "127.0.0.1"  # it would look for the way to 8.8.8.8, and warn where there is none
     with dask.config.set(_NO_PAGES):
         cluster = SpecCluster(  # type: ignore[no-untyped-call]
-            workers={n: {"cls": _Machine, "options": {**own, **_HERE}} for n in range(1, machines + 1)},
+            workers={number: {"cls": _Machine, "options": {**own, **_HERE}} for number in numbers},
             scheduler={"cls": Scheduler, "options": {"protocol": "inproc", **_HERE}},
             silence_logs=logging.CRITICAL,
         )

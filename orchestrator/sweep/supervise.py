@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import threading
 import time
-from collections.abc import Callable
+from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass, replace
 from importlib.util import find_spec
 from typing import TYPE_CHECKING
@@ -19,6 +19,7 @@ from orchestrator.session.project import Project
 from orchestrator.session.turns import turn_of
 from orchestrator.sweep import book
 from orchestrator.sweep.machines import Machines, leases_of, spent
+from orchestrator.sweep.search import Search
 from orchestrator.sweep.training import Done, Trainer, ended
 
 if TYPE_CHECKING:
@@ -30,8 +31,9 @@ _WRITE_EVERY_S = 1.0
 @dataclass(frozen=True)
 class Course:
     """How to carry out a sweep. `words`: the command that repeats it. `budget`: US dollars, after which no
-    further point is started. `approve`: asked about a machine that is dearer than the approved price. `told`:
-    called with the sweep after each point.
+    further point is started. `search`: makes what chooses the points, from those that there are. `approve`:
+    asked about a machine that is dearer than the approved price. `told`: called with the sweep after each
+    point.
     """
 
     project: Project
@@ -39,6 +41,7 @@ class Course:
     tell: Progress
     words: str
     budget: float | None = None
+    search: Callable[[Sequence[Point]], Search] | None = None
     approve: Approve | None = None
     told: Callable[[Sweep, Point], None] = lambda _sweep, _point: None
 
@@ -53,12 +56,15 @@ def require_dask() -> None:
 
 
 def known(project: Project, sweep: Sweep) -> Sweep:
-    """Return the sweep with the points whose runs have a successful record here."""
+    """Return the sweep with the points whose runs have a successful record here, and with those that an
+    earlier call chose.
+    """
+    kept = book.read(project, sweep.sweep) if sweep.search else None
     points = []
-    for point in sweep.points:
+    for point in kept.points if kept else sweep.points:
         record = collect.read(project.run(point.run_id))
         points.append(ended(project, point, record) if record is not None and record.succeeded else point)
-    return replace(sweep, points=tuple(points))
+    return replace(sweep, points=tuple(points), drawn=kept.drawn if kept else sweep.drawn)
 
 
 def to_the_end(course: Course, sweep: Sweep) -> Sweep:
@@ -84,7 +90,7 @@ def to_the_end(course: Course, sweep: Sweep) -> Sweep:
 
 def _with_rest(error: OrchError, sweep: Sweep, words: str) -> OrchError:
     """Return the error, with what there is of the sweep."""
-    ended_ = f"{sweep.count(PointState.ENDED)} of {len(sweep.points)} points have ended."
+    ended_ = f"{sweep.count(PointState.ENDED)} of {sweep.total} points have ended."
     error.exists = f"{ended_} {' '.join(sweep.left) or 'No machine of the sweep is left.'}"
     error.next_command = f"{words}    # once that is settled: it continues from here"
     return error
@@ -98,24 +104,38 @@ class _Sweeping:
         self.stopped: OrchError | None = None
         self._course = course
         self._trainer = Trainer(course.machines, course.tell, course.words, course.approve, self._put)
+        self._search = course.search(sweep.points) if course.search else None
         self._lock = threading.Lock()
         self._written = 0.0
 
     def train(self) -> None:
-        open_points = [point for point in self.sweep.points if not point.succeeded]
         self._write()
-        if not open_points:
+        if self.sweep.succeeded:
             return
         from orchestrator.sweep.schedule import schedule
 
-        with schedule(self.sweep.machines, self._trainer.train) as given:
-            for done in given.each(open_points, self._bound()):
+        bound = self._bound()
+        more = {number for _, number in bound}
+        with schedule(self.sweep.machines, self._trainer.train, more=more) as given:
+            for done in given.each(self._points({point.run_id for point, _ in bound}), bound):
                 self._take(done, given)
+
+    def _points(self, bound: set[str]) -> Iterator[Point]:
+        """Yield the points that are to be trained. Those with a result are told to the search."""
+        search = self._search
+        for point in search.points() if search else self.sweep.points:
+            known_ = next((each for each in self.sweep.points if each.run_id == point.run_id), point)
+            if known_.succeeded and search:
+                search.tell(known_)
+            elif not known_.succeeded and point.run_id not in bound:
+                yield point
+        with self._lock:
+            self.sweep = replace(self.sweep, drawn=True)
 
     def end(self) -> None:
         """Delete the machines."""
         course = self._course
-        left = [course.machines.end(number, course.tell) for number in range(1, self.sweep.machines + 1)]
+        left = [course.machines.end(number, course.tell) for number in course.machines.numbers()]
         kept = tuple(each for each in left if each)
         for each in kept:
             notice(course.tell, each)
@@ -130,10 +150,10 @@ class _Sweeping:
         """Return the interrupt, with what goes on without this process."""
         self._write()
         running = self.sweep.count(PointState.RUNNING)
-        machines = sum(self._course.machines.lease(n) is not None for n in range(1, self.sweep.machines + 1))
+        machines = len(self._course.machines.numbers())
         hour = self.sweep.usd_hour or 0.0
         exists = (
-            f"{running} of {len(self.sweep.points)} runs and {machines} machines go on, at ${hour:.2f}/h; no "
+            f"{running} of {self.sweep.total} runs and {machines} machines go on, at ${hour:.2f}/h; no "
             "further point is started. To end them: orch cancel RUN for each, then orch down --all"
         )
         return Interrupted(exists, f"{self._course.words}    # it continues from here")
@@ -145,6 +165,8 @@ class _Sweeping:
 
     def _take(self, done: Done, given: Schedule) -> None:
         self._put(done.point)
+        if self._search and done.error is None:
+            self._search.tell(done.point)
         if done.error is not None:
             self.stopped = self.stopped or done.error
             given.stop()
@@ -156,17 +178,16 @@ class _Sweeping:
             notice(self._course.tell, f"The budget of ${budget:.2f} is used up; no further point is started.")
             given.stop()
 
-    def _bound(self) -> dict[str, int]:
-        """Return the runs of this sweep that were started on a machine and are not here yet."""
-        ids = {point.run_id for point in self.sweep.points}
-        leases = {n: self._course.machines.lease(n) for n in range(1, self.sweep.machines + 1)}
-        return {
-            run.run_id: number
-            for number, lease in leases.items()
-            if lease is not None
+    def _bound(self) -> list[tuple[Point, int]]:
+        """Return the points whose runs were started and are not here yet, with their machines."""
+        points = {point.run_id: point for point in self.sweep.points}
+        return [
+            (points[run.run_id], number)
+            for number in self._course.machines.numbers()
+            if (lease := self._course.machines.lease(number)) is not None
             for run in lease.uncollected
-            if run.run_id in ids
-        }
+            if run.run_id in points
+        ]
 
     def _write_sometimes(self) -> None:
         if self._course.budget is not None or time.monotonic() - self._written > _WRITE_EVERY_S:

@@ -31,6 +31,7 @@ def test_a_range_is_whole_numbers_and_the_last_parameter_changes_first() -> None
     assert matrix == {"lr": ["1e-3", "1e-4"], "seed": ["1", "2", "3", "10"]}
     assert [list(each.values()) for each in combinations(matrix)[:2]] == [["1e-3", "1"], ["1e-3", "2"]]
     assert parse_matrix(["n=2..-1"]) == {"n": ["2", "1", "0", "-1"]}
+    assert parse_matrix(["lr=1e-5..1e-1", "n=1,2"], search=True) == {"lr": ["1e-5..1e-1"], "n": ["1", "2"]}
     assert checked({"lr": [0.001, 2], "use": [True]}) == {"lr": ["0.001", "2"], "use": ["True"]}
 
 
@@ -44,6 +45,7 @@ def test_a_range_is_whole_numbers_and_the_last_parameter_changes_first() -> None
         (["lr=1", "lr=2"], "gives lr twice"),
         (["lr=1,2,1"], "lr has 1 twice"),
         (["n=1..900000"], "a range of more than 100000"),
+        (["lr=1e-5..1e-1"], "no range of whole numbers; --search takes any range"),
     ],
 )
 def test_what_is_no_list_of_values_is_refused(words: list[str], said: str) -> None:
@@ -54,7 +56,7 @@ def test_what_is_no_list_of_values_is_refused(words: list[str], said: str) -> No
 
 def test_no_parameter_and_too_many_points_are_refused() -> None:
     with pytest.raises(UsageError, match="at least one parameter"):
-        combinations({})
+        checked({})
     with pytest.raises(UsageError, match=r"1000000 combinations; at most 100000"):
         combinations({"a": ["1"] * 1000, "b": ["1"] * 1000})
     with pytest.raises(UsageError, match="not a parameter's name and a list"):

@@ -32,6 +32,7 @@ lr, seed = sys.argv[1], os.environ["ORCH_PARAM_SEED"]
 assert os.environ["ORCH_PARAM_LR"] == lr
 with open(os.environ["TRAINED"], "a") as file:
     file.write(f"{lr} {seed}\\n")
+Path(os.environ["TRAINED"] + f".at.{seed}").write_text(os.getcwd())
 time.sleep(float(os.environ.get("TAKES", "0")))
 while Path(os.environ["TRAINED"] + f".hold.{seed}").exists():
     time.sleep(0.05)
@@ -119,12 +120,14 @@ def test_machines_that_are_taken_back_are_replaced_and_every_run_succeeds(swept:
     taken: list[str] = []
 
     def take_two() -> None:
-        """Take a machine back while it trains a point that waits, twice."""
+        """Take back a machine that trains a point that waits, twice."""
         for hold in held:
-            seed = hold.name.rpartition(".")[2]
-            while not any(line.endswith(f" {seed}") for line in swept.trained):
+            at = swept.trained_file.with_name(hold.name.replace("hold", "at"))
+            while not at.exists():
                 time.sleep(0.05)
-            machine = next(m for m in swept.cloud.alive() if _trains(swept.cloud.base(m.id)))
+            machine = next(
+                m for m in swept.cloud.alive() if at.read_text().startswith(str(swept.cloud.base(m.id)))
+            )
             taken.append(machine.id)
             swept.cloud.take_back(machine)
             hold.unlink()
@@ -211,16 +214,52 @@ def test_a_wrong_call_is_refused_before_anything_is_made(swept: Swept) -> None:
     assert not swept.cloud._made and not (swept.folder / "runs").exists()
 
 
-def _trains(base: Path) -> bool:
-    """Whether a run goes on on the machine."""
-    return any(
-        not (run / "exit.json").exists() for run in base.glob("runs/*") if (run / "started.json").exists()
-    )
-
-
 def _cli(folder: Path, monkeypatch: pytest.MonkeyPatch, *argv: str) -> int:
     monkeypatch.chdir(folder)
     monkeypatch.setattr(sys, "argv", ["orch", *argv])
     with pytest.raises(SystemExit) as left:
         main()
     return int(left.value.code or 0)
+
+
+SEARCH: dict[str, Any] = {
+    "matrix": {"lr": ["1e-4..1.0"], "seed": [1, 2]},
+    "search": "optuna:6",
+    "objective": "loss",
+}
+
+
+def test_a_search_chooses_each_point_once_and_an_interrupted_one_goes_on(swept: Swept) -> None:
+    first = swept.sweep(**SEARCH, budget=0.0)  # it is stopped after the first point
+    assert (len(first.points), first.total, first.succeeded) == (1, 6, False)
+    done = swept.sweep(**SEARCH, machines=2)
+    assert done.sweep == first.sweep and done.succeeded and done.points[0] == first.points[0]
+    assert len(done.points) == len(swept.trained) == sum(swept.trained.values()) == 6
+    chosen = [float(point.params["lr"]) for point in done.points]
+    assert all(1e-4 <= lr <= 1.0 for lr in chosen) and len(set(chosen)) == 6
+    losses = [float(point.params["lr"]) + int(point.params["seed"]) for point in done.points]
+    assert [point.metrics["loss"] for point in done.points] == losses
+    assert done.best is not None and done.best.metrics["loss"] == min(losses)
+    again = swept.sweep(**SEARCH)
+    assert again.succeeded and again.points == done.points and sum(swept.trained.values()) == 6
+
+
+def test_a_search_of_few_values_trains_each_once(swept: Swept) -> None:
+    done = swept.sweep(matrix={"lr": ["0.1"], "seed": ["1..2"]}, search="optuna:5")
+    assert done.succeeded and len(done.points) == 2 and set(swept.trained.values()) == {1}
+
+
+@pytest.mark.parametrize(
+    ("search", "lr", "said"),
+    [
+        ("optuna:0", "1..2", "is not optuna:N"),
+        ("grid", "1..2", "is not optuna:N"),
+        ("optuna:3", "2..1", r"lr=2\.\.1 is not a range of numbers"),
+        ("optuna:3", "a..b", r"lr=a\.\.b is not a range of numbers"),
+        ("optuna:3", "1..inf", r"lr=1\.\.inf is not a range of numbers"),
+    ],
+)
+def test_a_search_that_cannot_be_is_refused_first(swept: Swept, search: str, lr: str, said: str) -> None:
+    with pytest.raises(UsageError, match=said):
+        swept.sweep(matrix={"lr": [lr], "seed": [1]}, search=search)
+    assert not swept.cloud._made
