@@ -29,6 +29,7 @@ from orchestrator.cli import sweep as sweep_
 from orchestrator.cli import tensorboard as tensorboard_
 from orchestrator.cli import top as top_
 from orchestrator.cli import watch as watch_
+from orchestrator.cli.groups import App
 from orchestrator.cli.options import (
     Json,
     Lease,
@@ -43,15 +44,12 @@ from orchestrator.cli.options import (
     run_ids,
 )
 from orchestrator.cli.output import emit, guarded
-from orchestrator.cli.verbs import Command, Verb, Verbs
+from orchestrator.cli.verbs import Command, Verb
 
-app = typer.Typer(
+app = App(
     name="orch",
-    cls=Verbs,
     help="Train on another machine and verify that the result is the same as on yours.",
-    no_args_is_help=True,
     add_completion=True,
-    rich_markup_mode=None,
     pretty_exceptions_enable=False,
     epilog="Exit codes: 0 success, 1 error on this computer, 2 usage or profile, 3 credentials, "
     "4 capacity or quota, 5 provisioning, 6 training failed, 7 parity or stack mismatch, "

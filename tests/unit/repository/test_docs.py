@@ -18,7 +18,7 @@ import typer
 
 import orchestrator.api
 from orchestrator.cli.app import app
-from orchestrator.cli.verbs import SECTIONS
+from orchestrator.cli.groups import SECTIONS
 from orchestrator.model.cloud_traits import CloudTraits
 from tests.conftest import ROOT
 from tests.nightly import AT_NIGHT
