@@ -11,7 +11,7 @@ from typing import Any, cast
 
 import pytest
 
-from orchestrator.hosts import HereHost
+from orchestrator.hosts.here import HereHost
 from orchestrator.model import Agent, Completed, Entry, RunRecord
 from orchestrator.replay import recipe
 from orchestrator.runs import collect, inputs, model_check
