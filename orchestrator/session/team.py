@@ -6,7 +6,6 @@ import getpass
 import hashlib
 import os
 import re
-import socket
 from collections.abc import Iterator
 from contextlib import contextmanager, suppress
 from dataclasses import dataclass
@@ -158,7 +157,7 @@ def writer() -> str:
         name = getpass.getuser()
     except (KeyError, OSError):
         name = str(os.getuid())
-    return re.sub(r"[^A-Za-z0-9@._-]", "-", f"{name}@{socket.gethostname()}")[:100]
+    return re.sub(r"[^A-Za-z0-9@._-]", "-", f"{name}@{os.uname().nodename}")[:100]
 
 
 def on_this_computer(client: str) -> bool:
