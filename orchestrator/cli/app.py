@@ -252,12 +252,13 @@ def status(
     from orchestrator.api import status as leases
     from orchestrator.errors import EXIT_RESULTS_LOST
     from orchestrator.report.lease import nothing_leased, status_text
-    from orchestrator.report.team import team_text
 
     held = leases(ask=ask, team=team)
     others = () if held or team else leases_elsewhere()
     text = status_text(held) if held else nothing_leased(others, Project.at().up_command)
     if team:
+        from orchestrator.report.team import team_text
+
         text = team_text(held, Project.at().up_command)
     value = {"leases": [each.as_json() for each in held], "elsewhere": list(others)}
     emit("status", value, as_json, text)

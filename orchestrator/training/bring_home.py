@@ -13,8 +13,8 @@ from typing import Any
 from orchestrator import jobs
 from orchestrator.errors import OrchError
 from orchestrator.leases import billing
+from orchestrator.leases.lease_status import machine_facts
 from orchestrator.leases.settle import few, record_of
-from orchestrator.leases.status import machine_facts
 from orchestrator.ledger import Draft, Ran
 from orchestrator.ledger.events import LeftBehind, RunCollected, RunEnded
 from orchestrator.model import MODEL_CHECK, PULL, Entry, Exit, RunRecord, RunState
