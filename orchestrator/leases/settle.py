@@ -12,6 +12,7 @@ from orchestrator.leases import billing
 from orchestrator.ledger import Draft, Lease, LeasedRun, Ledger, Ran
 from orchestrator.ledger.events import RunCollected, RunEnded, RunLost
 from orchestrator.model import AttemptFacts, Ending, Exit, MachineState, Provider, RunRecord
+from orchestrator.model.counted import few
 from orchestrator.model.outcomes import ExitReason
 from orchestrator.providers import open_provider
 from orchestrator.runs import attempts, collect, model_check
@@ -23,7 +24,6 @@ from orchestrator.session.project import Project
 from orchestrator.session.reach import MachineGone
 from orchestrator.storage import open_store
 
-_NAMED = 5
 _UNEXPLAINED = (
     "Its machine is gone: it reached its deadline, was powered off, or was deleted by its provider."
 )
@@ -110,18 +110,6 @@ def require_gone(provider: Provider, lease: Lease) -> None:
         next_command=f"orch down {lease.id} --discard    # they are lost then; "
         f"or start it in the cloud's console and: orch pull {lease.uncollected[0].run_id}",
     )
-
-
-def lost_run(record: RunRecord) -> dict[str, str]:
-    """A settled run as `down` reports it."""
-    ended = record.exit
-    return {"run_id": record.run_id, "reason": str(ended["reason"]), "detail": str(ended.get("detail", ""))}
-
-
-def few(paths: Sequence[str]) -> str:
-    """The first of some paths, and the number of others."""
-    more = f" and {len(paths) - _NAMED} more" if len(paths) > _NAMED else ""
-    return ", ".join(paths[:_NAMED]) + more
 
 
 @contextmanager

@@ -14,10 +14,11 @@ from orchestrator import jobs
 from orchestrator.errors import OrchError
 from orchestrator.leases import billing
 from orchestrator.leases.lease_status import machine_facts
-from orchestrator.leases.settle import few, record_of
+from orchestrator.leases.settle import record_of
 from orchestrator.ledger import Draft, Ran
 from orchestrator.ledger.events import LeftBehind, RunCollected, RunEnded
 from orchestrator.model import MODEL_CHECK, PULL, Entry, Exit, RunRecord, RunState
+from orchestrator.model.counted import few
 from orchestrator.model.outcomes import ExitReason
 from orchestrator.model.progress import doing, notice
 from orchestrator.runs import collect, model_check, space

@@ -8,7 +8,6 @@ from typing import Any
 
 from orchestrator import jobs
 from orchestrator.errors import NOTHING_RUNS, Busy, StackMismatch, UsageError
-from orchestrator.leases.settle import few
 from orchestrator.ledger import FIRST, Draft, LeasedRun, Retried, Try
 from orchestrator.ledger.events import RunResumed, RunStarted, RunSuperseded
 from orchestrator.model import (
@@ -23,6 +22,7 @@ from orchestrator.model import (
     StackFacts,
 )
 from orchestrator.model.beside import Beside
+from orchestrator.model.counted import few
 from orchestrator.model.outcomes import Conclusion, ExitReason
 from orchestrator.model.plain import moment
 from orchestrator.model.progress import doing, notice
