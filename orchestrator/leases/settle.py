@@ -15,7 +15,7 @@ from orchestrator.model import AttemptFacts, Ending, Exit, MachineState, Provide
 from orchestrator.model.counted import few
 from orchestrator.model.outcomes import ExitReason
 from orchestrator.providers import open_provider
-from orchestrator.runs import attempts, collect, model_check
+from orchestrator.runs import attempts, collect, model_check, record_file
 from orchestrator.runs.metrics import read_metrics
 from orchestrator.runs.outcome import raise_for_outcome
 from orchestrator.runs.stored import StoredRun
@@ -164,7 +164,7 @@ def collect_stored(project: Project, ledger: Ledger, run: LeasedRun, url: str) -
         artifacts=files,
         model_check=model_check.unchecked(left.entries, folder / collect.OUTPUTS),
     )
-    collect.write(record)
+    record_file.write(record)
     if run.exit_reason is None:
         ledger.record(RunEnded(run.run_id, found.exit.reason))
     ledger.record(RunCollected(run.run_id, ran=billing.charge(ran, record.cost)))
@@ -179,7 +179,7 @@ def _settled(
     ran = billing.spans_of_ledger(lease, run, lease.now(), ending.at if ending else None)
     draft = replace(run.draft, data=collect.data_read(run.draft.data, None))
     record = record_of(project, lease, run.run_id, draft, ran=ran, exit=collect.exit_json(exit_))
-    collect.write(record)
+    record_file.write(record)
     ledger.record(RunLost(run.run_id, exit_.reason, exit_.detail, billing.charge(ran, record.cost)))
     return record
 

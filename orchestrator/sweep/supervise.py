@@ -14,7 +14,7 @@ from orchestrator.leases.consent import Approve
 from orchestrator.model import Progress
 from orchestrator.model.progress import notice
 from orchestrator.model.sweeps import Point, PointState, Sweep
-from orchestrator.runs import collect
+from orchestrator.runs import record_file
 from orchestrator.session.project import Project
 from orchestrator.session.turns import turn_of
 from orchestrator.sweep import book
@@ -56,7 +56,7 @@ def known(project: Project, sweep: Sweep) -> Sweep:
     """Return the sweep with the points whose runs have a successful record here."""
     points = []
     for point in sweep.points:
-        record = collect.read(project.run(point.run_id))
+        record = record_file.read(project.run(point.run_id))
         points.append(ended(project, point, record) if record is not None and record.succeeded else point)
     return replace(sweep, points=tuple(points))
 

@@ -21,7 +21,7 @@ from orchestrator.model import MODEL_CHECK, PULL, Entry, Exit, RunRecord, RunSta
 from orchestrator.model.counted import few
 from orchestrator.model.outcomes import ExitReason
 from orchestrator.model.progress import doing, notice
-from orchestrator.runs import collect, model_check, space
+from orchestrator.runs import collect, model_check, record_file, space
 from orchestrator.runs.metrics import read_metrics
 from orchestrator.runs.stored import stored_run
 from orchestrator.session.releasing import release
@@ -71,7 +71,7 @@ def bring_home(
         not_fetched=collect.not_fetched(fetched, declared=bool(session.profile.train.outputs)),
         unwritten=collect.unwritten(fetched, f"{jobs.run_dir(session.agent, run_id)}/work"),
     )
-    collect.write(done)
+    record_file.write(done)
     if done.unwritten and done.succeeded:
         names = few([each["pattern"] for each in done.unwritten])
         notice(session.progress, f"Warning: {run_id} did not write {names}, which train.outputs names")
@@ -147,7 +147,7 @@ def _checked(
     ):
         check = _model_check(session, record.run_id, entries, record.folder, ready)
     checked = replace(record, model_check=check, timings=timings)
-    collect.write(checked)
+    record_file.write(checked)
     return checked
 
 

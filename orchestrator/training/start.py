@@ -30,7 +30,7 @@ from orchestrator.model.resume import Resumed
 from orchestrator.model.stores import Grant
 from orchestrator.profile import Profile
 from orchestrator.reads.advice import advice_there, of_profile
-from orchestrator.runs import attempts, checkpoints, collect, company, follow, inputs
+from orchestrator.runs import attempts, checkpoints, collect, company, follow, inputs, record_file
 from orchestrator.runs.retries import retried_next
 from orchestrator.session import trees as trees_
 from orchestrator.session.session import (
@@ -366,5 +366,5 @@ def _refuse_unproven(session: Session, run_id: str, draft: Draft, found: ResumeC
 def _not_started(session: Session, run_id: str, draft: Draft, why: str) -> RunRecord:
     ended = collect.exit_json(Exit(None, None, ExitReason.NOT_STARTED, why))
     record = run_record(session, run_id, draft, exit=ended)
-    collect.write(record)
+    record_file.write(record)
     return record

@@ -29,6 +29,7 @@ from orchestrator.runs import (
     mlflow,
     model_check,
     outputs,
+    record_file,
 )
 from orchestrator.runs import logs as run_logs
 from orchestrator.runs.stored import StoredRun
@@ -154,7 +155,7 @@ LEFT_OUT = (OSError, ValueError, RecursionError)
 READERS: dict[str, Reader] = {
     "runs.bookmarks._read": Reader("read-r", bookmarks._read),
     "runs.collect._numbers": Reader("metrics.json", collect._numbers),
-    "runs.collect.read": Reader("run.json", lambda p: collect.read(p.parent), (OrchError,)),
+    "runs.record_file.read": Reader("run.json", lambda p: record_file.read(p.parent), (OrchError,)),
     "api.comparing._record": Reader("run.json", _record, (OrchError,)),
     "replay.replayer._lines": Reader("unseeded", replayer._lines),
     "replay.fork_server._answered": Reader(
