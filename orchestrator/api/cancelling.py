@@ -97,9 +97,9 @@ def _without_machine(project: Project, run_id: str) -> CancelReport:
 
 
 def _recorded(project: Project, run_id: str) -> CancelReport | None:
-    from orchestrator.runs import collect
+    from orchestrator.runs import record_file
 
-    record = collect.read(project.run(run_id))
+    record = record_file.read(project.run(run_id))
     if record is None:
         return None
     ended = record.exit

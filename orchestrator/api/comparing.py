@@ -26,7 +26,7 @@ from orchestrator.replay.recipe import Recipe
 from orchestrator.replay.replayer import Replayer
 from orchestrator.replay.sandbox import Folders
 from orchestrator.replay.staleness import changed_since, restored
-from orchestrator.runs import collect
+from orchestrator.runs import record_file
 from orchestrator.session.project import Project
 from orchestrator.session.session import local_agent
 
@@ -73,7 +73,7 @@ def _records(project: Project, a: Path | str, b: Path | str) -> list[dict[str, A
 
 def _record(project: Project, run: Path | str) -> dict[str, Any]:
     folders = (Path(run), project.run(str(run)))
-    return next((found.as_json() for folder in folders if (found := collect.read(folder))), {})
+    return next((found.as_json() for folder in folders if (found := record_file.read(folder))), {})
 
 
 def cannot_confirm(a: Path | str, b: Path | str, folder: Path | str | None = None) -> str | None:
@@ -166,7 +166,7 @@ def _made(known: Recipe, run: Path, recorded: Recording) -> frozenset[Path]:
     entries = (recorded.environment.get("files") or {}).get("list") or []
     read_ = {Path(entry["path"]) for entry in entries if not entry.get("made")}
     wrote = {Path(entry["path"]) for entry in entries if entry.get("made")}
-    record = collect.read(run)
+    record = record_file.read(run)
     left = {Path(os.path.normpath(run / each["path"])) for each in record.artifacts} if record else set()
     found = (wrote | left) - read_
     found |= {known.cwd / name for name in known.made}

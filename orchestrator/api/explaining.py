@@ -5,7 +5,6 @@ from __future__ import annotations
 from difflib import get_close_matches
 
 from orchestrator.errors import EXIT_LINT, UsageError
-from orchestrator.lint import RULES
 from orchestrator.report.explained import PAGES, Explanation
 
 
@@ -20,6 +19,8 @@ def explain(code: str) -> tuple[Explanation, ...]:
     else:
         found = _of_a_word(word)
     if not found:
+        from orchestrator.lint import RULES
+
         near = get_close_matches(word.lower(), [*PAGES, *map(str.lower, RULES)], n=3, cutoff=0.4)
         raise UsageError(
             f"There is no page for {word!r}." + (f" Similar codes: {', '.join(near)}." if near else ""),
@@ -31,9 +32,11 @@ def explain(code: str) -> tuple[Explanation, ...]:
 def _of_a_word(word: str) -> tuple[Explanation, ...]:
     plain = word.lower().replace("-", "").replace("_", "")
     names = {name: page for page in PAGES.values() for name in _names(page)}
-    rules = {name.lower().replace("-", ""): rule for rule in RULES.values() for name in (rule.id, rule.name)}
     if plain in names:
         return (names[plain],)
+    from orchestrator.lint import RULES
+
+    rules = {name.lower().replace("-", ""): rule for rule in RULES.values() for name in (rule.id, rule.name)}
     rule = rules.get(plain)
     if rule is None:
         return ()

@@ -61,8 +61,8 @@ def _of_the_copy(
     project: Project, log: Path, follow: bool, output: Callable[[bytes], None]
 ) -> dict[str, Any]:
     """Pass on the local log; a follower gets what comes after its bookmark."""
-    from orchestrator.runs import collect
     from orchestrator.runs import logs as earlier
+    from orchestrator.runs import record_file
 
     run_id = log.parent.name
     mark = _mark(project, run_id) if follow else None
@@ -71,7 +71,7 @@ def _of_the_copy(
     if mark and size > seen:
         mark.advance(size - earlier.before(log.parent) - mark.offset)
         mark.save()
-    record = collect.read(log.parent)
+    record = record_file.read(log.parent)
     return {
         "run_id": run_id,
         "bytes": size,

@@ -120,14 +120,14 @@ def _judged(project: Project, held: Lease, pulled: PullReport, tell: Progress) -
 
 def _or_from_store(project: Project, pulled: Callable[[], PullReport]) -> PullReport:
     """Pull from the machine, or, if it is gone, what it had uploaded to the store."""
-    from orchestrator.runs import collect
+    from orchestrator.runs import record_file
     from orchestrator.runs.outcome import complete_record
     from orchestrator.session.reach import MachineGone
 
     try:
         return pulled()
     except MachineGone as gone:
-        records = [record for name in gone.came if (record := collect.read(project.run(name)))]
+        records = [record for name in gone.came if (record := record_file.read(project.run(name)))]
         if not records:
             raise
         return PullReport(tuple(complete_record(record) for record in records))
@@ -158,7 +158,7 @@ def _from_machine(
 
 def _from_store(project: Project, run_id: str | None, url: str) -> RunRecord:
     """Pull results that were uploaded to a store. Raises UsageError if they are here already."""
-    from orchestrator.runs import collect
+    from orchestrator.runs import record_file
     from orchestrator.runs.outcome import complete_record
     from orchestrator.runs.stored import StoredRun
     from orchestrator.storage import open_store
@@ -166,7 +166,7 @@ def _from_store(project: Project, run_id: str | None, url: str) -> RunRecord:
     if run_id is None:
         raise UsageError("--store needs the id of the run.", next_command=f"orch pull RUN --store {url}")
     stored, folder = StoredRun(open_store(url), run_id), project.run(run_id)
-    here = collect.read(folder)
+    here = record_file.read(folder)
     if here is not None and here.artifacts:
         raise UsageError(f"The results of {run_id} are here already.", next_command=f"ls {folder}")
     project.ignore_runs()

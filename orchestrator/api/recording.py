@@ -22,7 +22,7 @@ from orchestrator.replay import recipe
 from orchestrator.replay.command_line import command_python
 from orchestrator.replay.standard_input import StandardInput
 from orchestrator.replay.working_folders import appeared, files_of
-from orchestrator.runs import collect
+from orchestrator.runs import collect, record_file
 from orchestrator.session.project import Project, check_run_id, new_run_id
 from orchestrator.session.session import local_agent
 from orchestrator.session.trees import code_ignored
@@ -78,7 +78,7 @@ def record(
     if state.started_at and state.ended_at:
         timings["train_s"] = round(state.ended_at - state.started_at, 3)
     finished = RunRecord(run_id=name, path=str(project.run(name)), exit=exit_, timings=timings, **done)
-    collect.write(finished)
+    record_file.write(finished)
     found, profile = of_run(read_opened(project.run(name) / "observe"), Path.cwd(), command, begun)
     if found:
         notice(tell, f"Note: {advice_here(found, profile)}")

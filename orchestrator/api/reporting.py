@@ -21,7 +21,7 @@ from orchestrator.model import Exited, RunRecord
 from orchestrator.model.outcomes import ExitReason
 from orchestrator.report.page import Page, html_of, markdown_of, page_of, page_of_two
 from orchestrator.report.page.two import Comparison
-from orchestrator.runs import collect
+from orchestrator.runs import record_file
 from orchestrator.runs.details import RunDetails, between, read_details
 from orchestrator.runs.history import history
 from orchestrator.runs.known import known_ids, no_such_run
@@ -110,7 +110,7 @@ def _newest(project: Project) -> str:
 def _details(project: Project, run: str) -> RunDetails:
     """Read a run from its folder, from its record here, or from a ledger. Raises UsageError if none of these
     exists."""
-    folders = [path for path in (Path(run), project.run(run)) if (path / collect.RECORD).is_file()]
+    folders = [path for path in (Path(run), project.run(run)) if (path / record_file.RECORD).is_file()]
     if folders:
         return read_details(_record(folders[0].resolve()))
     leased = next((each for each in reversed(project.leases()) if run in each.runs), None)
@@ -126,7 +126,7 @@ def _record(folder: Path) -> RunRecord:
     """Return the record in a folder; if it is damaged, one that says so, so that the rest of the run is
     shown."""
     try:
-        found = collect.read(folder)
+        found = record_file.read(folder)
     except UsageError as error:
         return RunRecord(folder.name, str(folder), {"reason": "unreadable", "detail": error.message})
     assert found is not None

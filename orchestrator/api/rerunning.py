@@ -16,7 +16,7 @@ from orchestrator.errors import Interrupted, UsageError
 from orchestrator.model import Progress, RunRecord, Silent, Verdict
 from orchestrator.model.outcomes import Conclusion
 from orchestrator.profile.overrides import name_of
-from orchestrator.runs import collect
+from orchestrator.runs import record_file
 from orchestrator.runs.known import known_ids, no_such_run, profile_of
 from orchestrator.runs.outputs import (
     ComparedMetric,
@@ -130,7 +130,7 @@ def compared(first: RunRecord, second: RunRecord, verdict: Verdict) -> Rerun:
 def _record(project: Project, run: str) -> RunRecord:
     """The record of a run that can be repeated. Raises UsageError."""
     name = check_run_id(run)
-    found = collect.read(project.run(name))
+    found = record_file.read(project.run(name))
     known = known_ids(project)
     if found is None and name in known:
         raise UsageError(

@@ -17,7 +17,7 @@ from orchestrator.errors import HostError, LocalError, UsageError
 from orchestrator.ledger import Lease
 from orchestrator.model import Progress, Silent
 from orchestrator.model.progress import notice
-from orchestrator.runs import collect
+from orchestrator.runs import record_file
 from orchestrator.runs.known import known_ids, known_run, no_such_run, open_with_runs, profile_of
 from orchestrator.session.project import Project
 
@@ -89,8 +89,8 @@ def _settled(project: Project, run_id: str | None, lease: str | None) -> Path | 
         return None
     if run_id:
         run = project.run(run_id)
-        return run if collect.read(run) is not None else None
-    records = sorted(project.run(".").glob(f"*/{collect.RECORD}"), key=lambda path: path.stat().st_mtime)
+        return run if record_file.read(run) is not None else None
+    records = sorted(project.run(".").glob(f"*/{record_file.RECORD}"), key=lambda path: path.stat().st_mtime)
     if not records:
         raise UsageError("This project has no runs.", next_command="orch train")
     return records[-1].parent

@@ -29,6 +29,7 @@ from orchestrator.cli import sweep as sweep_
 from orchestrator.cli import tensorboard as tensorboard_
 from orchestrator.cli import top as top_
 from orchestrator.cli import watch as watch_
+from orchestrator.cli.groups import App
 from orchestrator.cli.options import (
     Json,
     Lease,
@@ -43,15 +44,12 @@ from orchestrator.cli.options import (
     run_ids,
 )
 from orchestrator.cli.output import emit, guarded
-from orchestrator.cli.verbs import Command, Verb, Verbs
+from orchestrator.cli.verbs import Command, Verb
 
-app = typer.Typer(
+app = App(
     name="orch",
-    cls=Verbs,
     help="Train on another machine and verify that the result is the same as on yours.",
-    no_args_is_help=True,
     add_completion=True,
-    rich_markup_mode=None,
     pretty_exceptions_enable=False,
     epilog="Exit codes: 0 success, 1 error on this computer, 2 usage or profile, 3 credentials, "
     "4 capacity or quota, 5 provisioning, 6 training failed, 7 parity or stack mismatch, "
@@ -254,12 +252,13 @@ def status(
     from orchestrator.api import status as leases
     from orchestrator.errors import EXIT_RESULTS_LOST
     from orchestrator.report.lease import nothing_leased, status_text
-    from orchestrator.report.team import team_text
 
     held = leases(ask=ask, team=team)
     others = () if held or team else leases_elsewhere()
     text = status_text(held) if held else nothing_leased(others, Project.at().up_command)
     if team:
+        from orchestrator.report.team import team_text
+
         text = team_text(held, Project.at().up_command)
     value = {"leases": [each.as_json() for each in held], "elsewhere": list(others)}
     emit("status", value, as_json, text)

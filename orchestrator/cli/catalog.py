@@ -6,19 +6,14 @@ from typing import Annotated, Any
 
 import typer
 
+from orchestrator.cli.groups import App
 from orchestrator.cli.options import Json
 from orchestrator.cli.output import emit, guarded
-from orchestrator.cli.verbs import Verb, Verbs
+from orchestrator.cli.verbs import Verb
 from orchestrator.model import clouds
 from orchestrator.model.counted import counted
 
-app = typer.Typer(
-    name="catalog",
-    cls=Verbs,
-    help="Show or refresh the recorded machine types and prices.",
-    no_args_is_help=True,
-    rich_markup_mode=None,
-)
+app = App(name="catalog", help="Show or refresh the recorded machine types and prices.")
 
 
 def _which() -> str:

@@ -9,7 +9,6 @@ import typer
 from orchestrator.cli.options import Json, duration, run_ids
 from orchestrator.cli.output import emit, guarded
 from orchestrator.cli.screen import screen
-from orchestrator.model.outcomes import Conclusion
 
 
 @guarded
@@ -46,6 +45,7 @@ def compare(
     """
     from orchestrator import api
     from orchestrator.cli import progress
+    from orchestrator.model.outcomes import Conclusion
     from orchestrator.report.parity import letter
 
     found = api.compare(run_a, run_b, confirm=confirm, budget=budget, progress=progress.progress())

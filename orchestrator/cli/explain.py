@@ -21,9 +21,14 @@ def explain(
     as_json: Json = False,
 ) -> None:
     """Explain an error, an exit code or a lint rule: what it means, what is left, and what to do."""
-    from orchestrator.api.explaining import explain as pages_of
     from orchestrator.report.explained import PAGES, list_text, text_of
 
-    pages = tuple(PAGES.values()) if code is None else pages_of(code)
-    text = list_text(pages) if code is None else "\n\n".join(map(text_of, pages))
+    if code is None:
+        pages = tuple(PAGES.values())
+        text = list_text(pages)
+    else:
+        from orchestrator.api.explaining import explain as pages_of
+
+        pages = pages_of(code)
+        text = "\n\n".join(map(text_of, pages))
     emit("explain", {"pages": [page.as_json() for page in pages]}, as_json, text)

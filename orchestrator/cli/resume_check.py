@@ -9,7 +9,6 @@ import typer
 from orchestrator.cli.options import Json, duration
 from orchestrator.cli.output import emit, guarded
 from orchestrator.cli.screen import screen
-from orchestrator.model.resume import Resumed
 
 
 @guarded
@@ -38,6 +37,7 @@ def resume_check(
     """
     from orchestrator import api
     from orchestrator.cli import progress
+    from orchestrator.model.resume import Resumed
     from orchestrator.report.resume import letter
 
     found = api.resume_check(

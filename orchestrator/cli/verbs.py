@@ -1,57 +1,14 @@
-"""The list of verbs in `orch --help`, and errors for arguments that a verb does not take."""
+"""Verbs: their options for loudness, their log file, and errors for arguments that they do not take."""
 
 from __future__ import annotations
 
-import inspect
-from collections.abc import Mapping, Sequence
+from collections.abc import Sequence
 from pathlib import Path
 from typing import Any
 
 import typer.core
 
 from orchestrator.cli.command_log import CommandLog, Loudness, logged
-
-SECTIONS: Mapping[str, tuple[str, ...]] = {
-    "Prepare": ("init", "doctor", "setup", "lint", "size", "skipped"),
-    "Machines": ("plan", "up", "status", "top", "ssh", "forward", "ssh-config", "down", "gc", "costs"),
-    "Runs": (
-        "train",
-        "run",
-        "sweep",
-        "watch",
-        "logs",
-        "cancel",
-        "pull",
-        "runs",
-        "report",
-        "tensorboard",
-        "models",
-        "rollback",
-    ),
-    "Reproduce and measure": ("record", "compare", "rerun", "resume-check", "profile"),
-    "Reference": ("catalog", "explain", "schema"),
-}
-"""Sections of `orch --help`, in order; other verbs are listed under "Commands"."""
-
-
-class Verbs(typer.core.TyperGroup):
-    """A group whose help lists its commands in SECTIONS, with the first sentence of each, never truncated."""
-
-    def format_commands(self, ctx: Any, formatter: Any) -> None:
-        commands = ((name, self.get_command(ctx, name)) for name in self.list_commands(ctx))
-        left = {name: first_sentence(one.help or "") for name, one in commands if one and not one.hidden}
-        width = max(map(len, left), default=0)
-        for title, names in {**SECTIONS, "Commands": tuple(left)}.items():
-            rows = [(name.ljust(width), left.pop(name)) for name in names if name in left]
-            if rows:
-                with formatter.section(title):
-                    formatter.write_dl(rows)
-
-
-def first_sentence(text: str) -> str:
-    """The first sentence of a docstring, on one line."""
-    paragraph = " ".join(inspect.cleandoc(text).partition("\n\n")[0].split())
-    return paragraph.partition(". ")[0].rstrip(".") + "." if paragraph else ""
 
 
 class Command(typer.core.TyperCommand):

@@ -1,16 +1,15 @@
 """Ways onto a machine: over ssh, or here as a process of this computer.
 
-Both answer to `model.Host`. Nothing heavy is loaded before `connect` is called.
+Both answer to `model.Host`. `connect` loads the one, `hosts.here` is the other.
 """
 
 from __future__ import annotations
 
 from pathlib import Path
 
-from orchestrator.hosts.here import HereHost
 from orchestrator.model import Endpoint, Host
 
-__all__ = ["HereHost", "connect"]
+__all__ = ["connect"]
 
 
 def connect(

@@ -20,10 +20,10 @@ from orchestrator.errors import (
 )
 from orchestrator.leases.down_all import Approve, down_all
 from orchestrator.leases.remains import describe_remains
-from orchestrator.leases.settle import few, lost_run, settle
 from orchestrator.ledger import Lease, Ledger
 from orchestrator.ledger.events import DeleteIntent, LeaseClosed, LedgerEvent, MachineEnded
-from orchestrator.model import DownReport, Machine, Progress, Silent
+from orchestrator.model import DownReport, Machine, Progress, RunRecord, Silent
+from orchestrator.model.counted import few
 from orchestrator.model.outcomes import ExitReason
 from orchestrator.model.progress import notice
 from orchestrator.providers import open_provider
@@ -159,16 +159,24 @@ def _gone_before(
     )
     if not lease.uncollected:
         return before
+    from orchestrator.leases.settle import settle
+
     ledger = project.ledger(lease.id)
     try:
         ending = ending_of_machine(open_provider(clouds[0]), lease) if len(clouds) == 1 else None
-        return (*before, *(lost_run(record) for record in settle(project, ledger, ending)))
+        return (*before, *(_lost_run(record) for record in settle(project, ledger, ending)))
     except (OSError, UsageError, LocalError, StorageError) as error:
         notes.refused(error)
     unsettled = (
         {"run_id": run.run_id, "reason": ExitReason.RESULTS_LOST, "detail": ""} for run in lease.uncollected
     )
     return (*before, *unsettled)
+
+
+def _lost_run(record: RunRecord) -> dict[str, str]:
+    """A settled run as `down` reports it."""
+    ended = record.exit
+    return {"run_id": record.run_id, "reason": str(ended["reason"]), "detail": str(ended.get("detail", ""))}
 
 
 def _clouds_of(lease: Lease) -> tuple[str, ...]:

@@ -7,7 +7,7 @@ from functools import lru_cache
 
 from orchestrator.errors import OrchError
 from orchestrator.model import Offer, clouds
-from orchestrator.model.clouds import CloudTraits
+from orchestrator.model.cloud_traits import CloudTraits
 from orchestrator.profile import Profile
 from orchestrator.profile.units import show_size
 from orchestrator.session import buckets

@@ -21,10 +21,10 @@ from orchestrator.errors import (
 from orchestrator.hosts.identity import public_key
 from orchestrator.leases import budget
 from orchestrator.leases.consent import Consent
+from orchestrator.leases.lease_status import machine_facts
 from orchestrator.leases.left_out import LeftOut, is_lasting, leads_on
 from orchestrator.leases.offered import avoiding, planned_of
 from orchestrator.leases.settle import settle
-from orchestrator.leases.status import machine_facts
 from orchestrator.leases.waiting import CapacityWait
 from orchestrator.ledger import Attempt, Lease, Ledger
 from orchestrator.ledger.events import CreateAccepted, CreateIntent, CreateRefused, DeleteIntent

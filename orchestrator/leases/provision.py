@@ -15,11 +15,11 @@ from orchestrator.leases.consent import Approve, Consent
 from orchestrator.leases.egress import transfer_warnings
 from orchestrator.leases.gpu_lock import require_gpu_lock
 from orchestrator.leases.gpu_ready import require_driver, require_listed
+from orchestrator.leases.lease_status import lease_status
 from orchestrator.leases.machine import machine_of
 from orchestrator.leases.offered import avoiding, narrowed, one_cloud, open_lease_of, planned_of
 from orchestrator.leases.ready import require_ready
 from orchestrator.leases.remains import describe_remains
-from orchestrator.leases.status import lease_status
 from orchestrator.leases.tier import describe_tier
 from orchestrator.leases.unprepared import end_unprepared
 from orchestrator.ledger import Lease, Ledger

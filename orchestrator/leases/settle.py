@@ -12,9 +12,10 @@ from orchestrator.leases import billing
 from orchestrator.ledger import Draft, Lease, LeasedRun, Ledger, Ran
 from orchestrator.ledger.events import RunCollected, RunEnded, RunLost
 from orchestrator.model import AttemptFacts, Ending, Exit, MachineState, Provider, RunRecord
+from orchestrator.model.counted import few
 from orchestrator.model.outcomes import ExitReason
 from orchestrator.providers import open_provider
-from orchestrator.runs import attempts, collect, model_check
+from orchestrator.runs import attempts, collect, model_check, record_file
 from orchestrator.runs.metrics import read_metrics
 from orchestrator.runs.outcome import raise_for_outcome
 from orchestrator.runs.stored import StoredRun
@@ -23,7 +24,6 @@ from orchestrator.session.project import Project
 from orchestrator.session.reach import MachineGone
 from orchestrator.storage import open_store
 
-_NAMED = 5
 _UNEXPLAINED = (
     "Its machine is gone: it reached its deadline, was powered off, or was deleted by its provider."
 )
@@ -112,18 +112,6 @@ def require_gone(provider: Provider, lease: Lease) -> None:
     )
 
 
-def lost_run(record: RunRecord) -> dict[str, str]:
-    """A settled run as `down` reports it."""
-    ended = record.exit
-    return {"run_id": record.run_id, "reason": str(ended["reason"]), "detail": str(ended.get("detail", ""))}
-
-
-def few(paths: Sequence[str]) -> str:
-    """The first of some paths, and the number of others."""
-    more = f" and {len(paths) - _NAMED} more" if len(paths) > _NAMED else ""
-    return ", ".join(paths[:_NAMED]) + more
-
-
 @contextmanager
 def settle_on_exit(project: Project, ledger: Ledger, run_id: str) -> Iterator[None]:
     """If the machine turns out to be gone, settle its runs and raise the error for `run_id`."""
@@ -176,7 +164,7 @@ def collect_stored(project: Project, ledger: Ledger, run: LeasedRun, url: str) -
         artifacts=files,
         model_check=model_check.unchecked(left.entries, folder / collect.OUTPUTS),
     )
-    collect.write(record)
+    record_file.write(record)
     if run.exit_reason is None:
         ledger.record(RunEnded(run.run_id, found.exit.reason))
     ledger.record(RunCollected(run.run_id, ran=billing.charge(ran, record.cost)))
@@ -191,7 +179,7 @@ def _settled(
     ran = billing.spans_of_ledger(lease, run, lease.now(), ending.at if ending else None)
     draft = replace(run.draft, data=collect.data_read(run.draft.data, None))
     record = record_of(project, lease, run.run_id, draft, ran=ran, exit=collect.exit_json(exit_))
-    collect.write(record)
+    record_file.write(record)
     ledger.record(RunLost(run.run_id, exit_.reason, exit_.detail, billing.charge(ran, record.cost)))
     return record
 

@@ -58,22 +58,10 @@ if TYPE_CHECKING:
         StackFacts,
         Unfetched,
     )
-    from .runs import (
-        Divergence,
-        DriftBand,
-        Exit,
-        GpuRoom,
-        Job,
-        Reason,
-        RecordedFact,
-        Room,
-        RunState,
-        Subject,
-        Tried,
-        Verdict,
-    )
+    from .runs import Exit, GpuRoom, Job, Room, RunState
     from .stacks import Difference, Distribution, Fingerprint, Lock, Pin, is_allowed
     from .trees import Entry, Manifest, NotFetched, Refused, TreeLink
+    from .verdicts import Divergence, DriftBand, Reason, RecordedFact, Subject, Tried, Verdict
 
 __all__ = [
     "AS_MADE",
@@ -181,10 +169,11 @@ _NAMES = {
     "checks": "Check CheckState Readiness Topic Wanted",
     "outcomes": "Conclusion ExitReason Kind Outcome Stage",
     "stacks": "Difference Distribution Fingerprint Lock Pin is_allowed",
-    "runs": "Divergence DriftBand Exit GpuRoom Job Reason RecordedFact Room RunState Subject Tried Verdict",
+    "runs": "Exit GpuRoom Job Room RunState",
     "trees": "Entry Manifest NotFetched Refused TreeLink",
     "progress": "Progress Silent",
     "resume": "ResumeCheck",
+    "verdicts": "Divergence DriftBand Reason RecordedFact Subject Tried Verdict",
 }
 """The names of each module."""
 

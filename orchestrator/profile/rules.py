@@ -8,7 +8,7 @@ from dataclasses import dataclass
 from pathlib import PurePosixPath
 
 from orchestrator.model import AS_MADE, Volume, clouds
-from orchestrator.model.clouds import Places
+from orchestrator.model.cloud_traits import Places
 from orchestrator.profile.accept import undirected
 from orchestrator.profile.document import Document
 from orchestrator.profile.kinds import GIB

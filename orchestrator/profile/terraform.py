@@ -11,7 +11,7 @@ from typing import Any
 
 from orchestrator.errors import UsageError
 from orchestrator.model import clouds
-from orchestrator.model.clouds import CloudTraits
+from orchestrator.model.cloud_traits import CloudTraits
 
 OUTPUT = "orch"
 """The output of each folder in terraform/ that holds what a profile needs."""

@@ -17,7 +17,7 @@ from orchestrator.profile import Profile
 from orchestrator.promotion.decide import refusals_of
 from orchestrator.promotion.registry import Registry
 from orchestrator.promotion.words import refusals_text
-from orchestrator.runs import collect
+from orchestrator.runs import record_file
 from orchestrator.runs.stored import stored_run
 from orchestrator.session.project import Project
 
@@ -37,7 +37,7 @@ def judge(project: Project, profile: Profile, record: RunRecord, verb: str, tell
         refusals, before = _promoted(registry, profile.accept, record)
         judged = replace(record, acceptance=_facts(profile.accept, refusals, before))
         if judged.acceptance != record.acceptance:
-            collect.write(judged)
+            record_file.write(judged)
             _replace_stored(profile, judged, tell)
     if refusals:
         raise _refused(project, profile.accept, judged, refusals, before)

@@ -30,7 +30,7 @@ from orchestrator.model import (
     Partial,
     machines,
 )
-from orchestrator.model.clouds import CloudTraits
+from orchestrator.model.cloud_traits import CloudTraits
 from orchestrator.model.counted import counted
 from orchestrator.providers.beside import NothingBeside
 

@@ -6,11 +6,13 @@ import shlex
 import time
 from collections.abc import Iterator, Mapping, Sequence
 from datetime import UTC, datetime
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
-from orchestrator.model import DownReport, LeaseStatus
 from orchestrator.model.counted import counted
 from orchestrator.report.units import duration, money, share, size, table
+
+if TYPE_CHECKING:
+    from orchestrator.model import DownReport, LeaseStatus
 
 
 def status_text(leases: Sequence[LeaseStatus], now: float | None = None) -> str:

@@ -8,7 +8,7 @@ from orchestrator.errors import UsageError
 from orchestrator.ledger import LeasedRun
 from orchestrator.model import AttemptFacts, ExitReason, RunRecord
 from orchestrator.profile import Profile
-from orchestrator.runs import checkpoints, collect, events, logs, set_aside
+from orchestrator.runs import checkpoints, events, logs, record_file, set_aside
 from orchestrator.runs.inputs import Inputs, differences, inputs_of
 from orchestrator.runs.metrics import is_finished
 from orchestrator.runs.outcome import complete_record, raise_for_outcome
@@ -17,7 +17,9 @@ from orchestrator.session.project import Project
 
 def latest_attempt(folder: Path) -> RunRecord | None:
     """Return the record of the last ended attempt, even if it was set aside for one that never started."""
-    return collect.read(folder) or next((record for _, record in reversed(set_aside.records(folder))), None)
+    return record_file.read(folder) or next(
+        (record for _, record in reversed(set_aside.records(folder))), None
+    )
 
 
 def answering_record(
@@ -66,16 +68,16 @@ def changed_since(project: Project, run_id: str, now: Inputs) -> list[str]:
 def archive_attempt(project: Project, run_id: str) -> None:
     """Move the files of the last attempt into `attempts/<number>/`. Safe to interrupt and to repeat."""
     folder = project.run(run_id)
-    done = collect.read(folder)
+    done = record_file.read(folder)
     part = folder / set_aside.FOLDER / "part"
     if done is not None:
         part.mkdir(parents=True, exist_ok=True)
         logs.set_aside(folder, part)
-        stays = (set_aside.FOLDER, checkpoints.FOLDER, events.FOLDER, collect.RECORD)
+        stays = (set_aside.FOLDER, checkpoints.FOLDER, events.FOLDER, record_file.RECORD)
         left = [path for path in folder.iterdir() if path.name not in stays]
-        for path in [*left, folder / collect.RECORD]:  # the record last: with it the folder is complete
+        for path in [*left, folder / record_file.RECORD]:  # the record last: with it the folder is complete
             path.rename(part / path.name)
-    moved = collect.read(part)
+    moved = record_file.read(part)
     if moved is not None:
         part.rename(folder / set_aside.FOLDER / str(_number(moved)))
 

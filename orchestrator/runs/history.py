@@ -20,7 +20,7 @@ from orchestrator.errors import UsageError
 from orchestrator.ledger import Lease, LeasedRun
 from orchestrator.model import RunRecord
 from orchestrator.model.history import History, ModelCount, PastRun, Unreadable, Where
-from orchestrator.runs import collect
+from orchestrator.runs import record_file
 from orchestrator.session import team
 from orchestrator.session.project import Project
 
@@ -135,7 +135,7 @@ def _recorded(project: Project) -> Iterator[tuple[str, float]]:
         for name in os.listdir(runs):  # noqa: PTH208 (names are enough, of thousands)
             if _RUN.fullmatch(name):
                 with suppress(OSError):
-                    yield name, (runs / name / collect.RECORD).stat().st_mtime
+                    yield name, (runs / name / record_file.RECORD).stat().st_mtime
 
 
 def _profile(one: _Candidate) -> str:
@@ -177,9 +177,9 @@ def _past(project: Project, one: _Candidate) -> tuple[PastRun | None, Unreadable
     record, flaw = None, None
     if one.recorded_at is not None:
         try:
-            record = collect.read(project.run(one.run_id))
+            record = record_file.read(project.run(one.run_id))
         except UsageError as error:
-            flaw = Unreadable(str(project.run(one.run_id) / collect.RECORD), error.message)
+            flaw = Unreadable(str(project.run(one.run_id) / record_file.RECORD), error.message)
     if record is None and one.leased is None:
         return None, flaw
     if record is None or (one.leased and _number(record) < one.leased.run.attempt):

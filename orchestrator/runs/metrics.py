@@ -7,7 +7,7 @@ from dataclasses import replace
 from typing import Any
 
 from orchestrator.model import AttemptFacts, RunRecord
-from orchestrator.runs import collect
+from orchestrator.runs import collect, record_file
 
 
 def read_metrics(record: RunRecord) -> RunRecord:
@@ -18,7 +18,7 @@ def read_metrics(record: RunRecord) -> RunRecord:
     told = replace(
         record, metrics=collect.metrics(record), profile=seen, attempts=_with_steps(record.attempts, seen)
     )
-    collect.write(told)
+    record_file.write(told)
     return told
 
 

@@ -7,7 +7,7 @@ from pathlib import Path
 
 from orchestrator.errors import UsageError
 from orchestrator.model import RunRecord
-from orchestrator.runs import collect
+from orchestrator.runs import record_file
 
 FOLDER = "attempts"
 
@@ -24,7 +24,7 @@ def records(folder: Path) -> list[tuple[int, RunRecord]]:
     found = []
     for number in numbers(folder):
         with suppress(UsageError):
-            record = collect.read(folder / FOLDER / str(number))
+            record = record_file.read(folder / FOLDER / str(number))
             if record is not None:
                 found.append((number, record))
     return found

@@ -17,7 +17,7 @@ from orchestrator.hosts.disk import FULL, amount, existing, free, mount_of, show
 from orchestrator.hosts.limits import SPARE
 from orchestrator.model import RunRecord
 from orchestrator.profile import Profile
-from orchestrator.runs import collect
+from orchestrator.runs import collect, record_file
 from orchestrator.session.project import Project
 
 RECORDS = 1 << 20
@@ -69,10 +69,10 @@ def _results(project: Project, profile: Profile) -> Iterator[Wanted]:
 
 def _last(runs: Path, profile: Profile) -> RunRecord | None:
     """Return the latest successful run of the same command; None if there is none."""
-    written = sorted(runs.glob(f"*/{collect.RECORD}"), key=_changed, reverse=True)
+    written = sorted(runs.glob(f"*/{record_file.RECORD}"), key=_changed, reverse=True)
     for path in written[:_LOOKED_AT]:
         try:
-            record = collect.read(path.parent)
+            record = record_file.read(path.parent)
         except (OSError, UsageError):
             continue
         if record and record.succeeded and list(record.command or ()) == list(profile.train.command):

@@ -29,7 +29,7 @@ from orchestrator.model.checkpoints import Snapshot
 from orchestrator.model.files import regular_bytes
 from orchestrator.model.stores import LARGEST_GET, Store, Stored
 from orchestrator.profile import Profile
-from orchestrator.runs import collect, events, logs
+from orchestrator.runs import collect, events, logs, record_file
 from orchestrator.runtime.upload import names
 from orchestrator.storage import open_store
 
@@ -204,7 +204,7 @@ class StoredRun:
         self._fetch_outputs(attempt, folder)
         for name in _STORY:
             self._fetch_story(f"{store_keys.attempt(self.run_id, attempt)}/{name}", folder / name)
-        collect.write(record)
+        record_file.write(record)
         return record
 
     def ended(self, attempt: int) -> RunState | None:
@@ -273,9 +273,9 @@ class StoredRun:
                 next_command="orch status    # lists the runs of each lease",
             )
         with tempfile.TemporaryDirectory() as scratch:
-            (Path(scratch) / collect.RECORD).write_bytes(found)
+            (Path(scratch) / record_file.RECORD).write_bytes(found)
             try:
-                record = collect.read(Path(scratch))
+                record = record_file.read(Path(scratch))
             except UsageError:
                 record = None
         if record is None or record.run_id != self.run_id:

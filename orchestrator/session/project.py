@@ -10,13 +10,16 @@ import time
 from contextlib import suppress
 from dataclasses import dataclass
 from pathlib import Path
+from typing import TYPE_CHECKING
 
 from orchestrator.errors import LocalError, StorageError, UsageError
 from orchestrator.hosts.atomic import atomic_write, remove_abandoned
 from orchestrator.hosts.disk import FULL
-from orchestrator.ledger import Contents, Lease, Ledger
-from orchestrator.session import team
-from orchestrator.session.team import Team
+from orchestrator.session import team_url
+
+if TYPE_CHECKING:
+    from orchestrator.ledger import Contents, Lease, Ledger
+    from orchestrator.session.team import Team
 
 RUN_RECORD, SWEEP_RECORD = "run.json", "sweep.json"
 _RECORDS = (RUN_RECORD, SWEEP_RECORD)
@@ -34,7 +37,7 @@ class Project:
         """The nearest folder upwards with leases; otherwise `start` (default: the current folder)."""
         here = Path(start or Path.cwd()).resolve()
         for folder in (here, *here.parents):
-            if any((folder / ".orch").glob("*/ledger.jsonl")) or team.remembered(folder / ".orch"):
+            if any((folder / ".orch").glob("*/ledger.jsonl")) or team_url.remembered(folder / ".orch"):
                 return cls(folder)
         return cls(here)
 
@@ -63,15 +66,23 @@ class Project:
     @property
     def team(self) -> Team | None:
         """The team that shares this project's leases; None if they are kept on this computer only."""
-        return team.team_of(self.state)
+        url = team_url.url_of(self.state)
+        if not url:
+            return None
+        from orchestrator.session.team import Team
+
+        return Team(url, self.state)
 
     def share(self, url: str) -> None:
         """Keep the ledgers of new leases in the store at this URL, as the profile says."""
-        if url and not os.environ.get(team.ENVIRONMENT):
+        if url and not os.environ.get(team_url.ENVIRONMENT):
             self.ignore_state()
-            Team(url, self.state).remember()
+            team_url.remember(self.state, url)
 
     def ledger(self, lease: str) -> Ledger:
+        from orchestrator.ledger import Ledger
+        from orchestrator.session import team
+
         folder = self.state / lease
         return team.ledger_of(folder) or Ledger(folder / "ledger.jsonl")
 

@@ -6,26 +6,21 @@ import getpass
 import hashlib
 import os
 import re
-import socket
 from collections.abc import Iterator
-from contextlib import contextmanager, suppress
+from contextlib import contextmanager
 from dataclasses import dataclass
 from pathlib import Path
 
-from orchestrator.hosts.atomic import atomic_write
 from orchestrator.ledger import Lease, Note, SharedBook, TeamLedger, read_note
 from orchestrator.model import Progress, store_keys
 from orchestrator.model.stores import Store, Stored
 from orchestrator.storage import open_store
 from orchestrator.storage.lock import StoreLock
 
-ENVIRONMENT = "ORCH_LEDGER"
-_REMEMBERED = "ledger-url"
 _FILE = "ledger.jsonl"
 _LEASE = re.compile(r"[a-z0-9][a-z0-9-]{0,60}-[0-9a-f]{6}")
 _LOCK_SECONDS = 60.0
 _WAIT_SECONDS = 3600.0
-_MOST_URL = 2000
 
 _held: dict[Path, list[StoreLock]] = {}
 """The locks of this process that appends to ledgers below a folder rely on."""
@@ -41,11 +36,6 @@ class Team:
     @property
     def store(self) -> Store:
         return open_store(self.url)
-
-    def remember(self) -> None:
-        """Remember the URL for verbs that read no profile."""
-        if remembered(self.state) != self.url:
-            atomic_write(self.state / _REMEMBERED, self.url.encode())
 
     def new_lease(self, name: str) -> str:
         """The id of the profile's next lease: the same one on every computer until it is opened."""
@@ -112,18 +102,6 @@ def key_elsewhere(lease: Lease, machine: str) -> str:
     )
 
 
-def team_of(state: Path) -> Team | None:
-    """The team of a project; None if its ledgers are files of this computer."""
-    url = os.environ.get(ENVIRONMENT) or remembered(state)
-    return Team(url, state) if url else None
-
-
-def remembered(state: Path) -> str:
-    with suppress(OSError, UnicodeDecodeError), open(state / _REMEMBERED) as file:
-        return file.read(_MOST_URL).strip()
-    return ""
-
-
 def ledger_of(folder: Path) -> TeamLedger | None:
     """The shared ledger of this lease; None if it is a file of this computer."""
     note = read_note(folder)
@@ -158,7 +136,7 @@ def writer() -> str:
         name = getpass.getuser()
     except (KeyError, OSError):
         name = str(os.getuid())
-    return re.sub(r"[^A-Za-z0-9@._-]", "-", f"{name}@{socket.gethostname()}")[:100]
+    return re.sub(r"[^A-Za-z0-9@._-]", "-", f"{name}@{os.uname().nodename}")[:100]
 
 
 def on_this_computer(client: str) -> bool:

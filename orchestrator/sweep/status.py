@@ -7,7 +7,7 @@ from dataclasses import replace
 
 from orchestrator.ledger import Lease
 from orchestrator.model.sweeps import Point, PointState, Sweep
-from orchestrator.runs import collect
+from orchestrator.runs import record_file
 from orchestrator.session.project import Project
 from orchestrator.session.turns import working_on
 from orchestrator.sweep import book
@@ -37,7 +37,7 @@ def _now(project: Project, point: Point, active: Mapping[str, Lease]) -> Point:
             lease=lease.id,
             metrics=printed_metrics(project, point.run_id),
         )
-    record = collect.read(project.run(point.run_id))
+    record = record_file.read(project.run(point.run_id))
     if record is not None:
         return replace(ended(project, point, record), error=point.error if not record.succeeded else None)
     return replace(point, state=PointState.WAITING) if point.state is PointState.RUNNING else point

@@ -14,7 +14,7 @@ from orchestrator.leases.consent import Approve
 from orchestrator.model import Progress
 from orchestrator.model.progress import notice
 from orchestrator.model.sweeps import Point, PointState, Sweep
-from orchestrator.runs import collect
+from orchestrator.runs import record_file
 from orchestrator.session.project import Project
 from orchestrator.session.turns import turn_of
 from orchestrator.sweep import book
@@ -62,7 +62,7 @@ def known(project: Project, sweep: Sweep) -> Sweep:
     kept = book.read(project, sweep.sweep) if sweep.search else None
     points = []
     for point in kept.points if kept else sweep.points:
-        record = collect.read(project.run(point.run_id))
+        record = record_file.read(project.run(point.run_id))
         points.append(ended(project, point, record) if record is not None and record.succeeded else point)
     return replace(sweep, points=tuple(points), drawn=kept.drawn if kept else sweep.drawn)
 

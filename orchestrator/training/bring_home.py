@@ -13,14 +13,15 @@ from typing import Any
 from orchestrator import jobs
 from orchestrator.errors import OrchError
 from orchestrator.leases import billing
-from orchestrator.leases.settle import few, record_of
-from orchestrator.leases.status import machine_facts
+from orchestrator.leases.lease_status import machine_facts
+from orchestrator.leases.settle import record_of
 from orchestrator.ledger import Draft, Ran
 from orchestrator.ledger.events import LeftBehind, RunCollected, RunEnded
 from orchestrator.model import MODEL_CHECK, PULL, Entry, Exit, RunRecord, RunState
+from orchestrator.model.counted import few
 from orchestrator.model.outcomes import ExitReason
 from orchestrator.model.progress import doing, notice
-from orchestrator.runs import collect, model_check, space
+from orchestrator.runs import collect, model_check, record_file, space
 from orchestrator.runs.metrics import read_metrics
 from orchestrator.runs.stored import stored_run
 from orchestrator.session.releasing import release
@@ -70,7 +71,7 @@ def bring_home(
         not_fetched=collect.not_fetched(fetched, declared=bool(session.profile.train.outputs)),
         unwritten=collect.unwritten(fetched, f"{jobs.run_dir(session.agent, run_id)}/work"),
     )
-    collect.write(done)
+    record_file.write(done)
     if done.unwritten and done.succeeded:
         names = few([each["pattern"] for each in done.unwritten])
         notice(session.progress, f"Warning: {run_id} did not write {names}, which train.outputs names")
@@ -146,7 +147,7 @@ def _checked(
     ):
         check = _model_check(session, record.run_id, entries, record.folder, ready)
     checked = replace(record, model_check=check, timings=timings)
-    collect.write(checked)
+    record_file.write(checked)
     return checked
 
 

@@ -18,7 +18,7 @@ from orchestrator.model import Progress, RunRecord
 from orchestrator.model.outcomes import ExitReason
 from orchestrator.profile import Profile
 from orchestrator.providers import open_provider
-from orchestrator.runs import collect, logs
+from orchestrator.runs import collect, logs, record_file
 from orchestrator.runs.outcome import raise_for_outcome
 from orchestrator.runs.stored import StoredRun
 from orchestrator.session import team
@@ -43,7 +43,7 @@ def bring_record(project: Project, profile: Profile, run_id: str, tell: Progress
     found = _newest(project, run_id) if project.team else None
     if found is None or not found.collected or found.lost is not None:
         return None
-    here, folder = collect.read(project.run(run_id)), project.run(run_id)
+    here, folder = record_file.read(project.run(run_id)), project.run(run_id)
     if here is not None and (not here.attempts or here.attempts[-1]["number"] >= found.attempt):
         return None
     url = profile.store or found.draft.store
@@ -162,7 +162,7 @@ class _Following:
                 settle(self.project, self.ledger, ending_of_machine(provider, lease))
             elif now.lost is None and self.stored.attempt_of_record() == now.attempt:
                 return self.stored.fetch_results(self.project.run(run_id))
-            return collect.read(self.project.run(run_id))
+            return record_file.read(self.project.run(run_id))
 
     def _show(self, shown: int) -> int:
         """Pass the log from byte `shown` on to `output`; returns its new end."""

@@ -16,7 +16,7 @@ from orchestrator.model import Progress, RunRecord
 from orchestrator.model.plain import moment
 from orchestrator.profile import Profile, load
 from orchestrator.profile.overrides import name_of, secrets_of, without_secrets
-from orchestrator.runs import attempts, collect, follow, space
+from orchestrator.runs import attempts, collect, follow, record_file, space
 from orchestrator.runs.lint_check import check_project, report_once
 from orchestrator.runs.metrics import is_finished
 from orchestrator.runs.outcome import raise_for_outcome
@@ -244,7 +244,7 @@ def finish(session: Session, run_id: str, output: Output | None, turn: Turn) -> 
         elsewhere.bring_record(session.project, session.profile, run_id, session.progress)
         if exit_ is None:
             return _lost(session, run_id)
-        here = collect.read(session.project.run(run_id))
+        here = record_file.read(session.project.run(run_id))
         if here is not None and session.ledger.lease().runs[run_id].collected:
             return is_finished(here)
         home = follow.reconnecting(session, lambda: bring_home(session, run_id, exit_, ready=ready))
@@ -256,7 +256,7 @@ def _lost(session: Session, run_id: str) -> RunRecord:
     require_gone(session.provider, session.ledger.lease())
     ending = ending_of_machine(session.provider, session.ledger.lease())
     settle(session.project, session.ledger, ending)
-    record = collect.read(session.project.run(run_id))  # written now, or when it was collected
+    record = record_file.read(session.project.run(run_id))  # written now, or when it was collected
     if record is None:
         raise RunLost(f"The machine of {run_id} is gone, and its record here was removed.")
     return record

@@ -8,7 +8,6 @@ from typing import Any
 
 from orchestrator import jobs
 from orchestrator.errors import NOTHING_RUNS, Busy, StackMismatch, UsageError
-from orchestrator.leases.settle import few
 from orchestrator.ledger import FIRST, Draft, LeasedRun, Retried, Try
 from orchestrator.ledger.events import RunResumed, RunStarted, RunSuperseded
 from orchestrator.model import (
@@ -23,6 +22,7 @@ from orchestrator.model import (
     StackFacts,
 )
 from orchestrator.model.beside import Beside
+from orchestrator.model.counted import few
 from orchestrator.model.outcomes import Conclusion, ExitReason
 from orchestrator.model.plain import moment
 from orchestrator.model.progress import doing, notice
@@ -30,7 +30,7 @@ from orchestrator.model.resume import Resumed
 from orchestrator.model.stores import Grant
 from orchestrator.profile import Profile
 from orchestrator.reads.advice import advice_there, of_profile
-from orchestrator.runs import attempts, checkpoints, collect, company, follow, inputs
+from orchestrator.runs import attempts, checkpoints, collect, company, follow, inputs, record_file
 from orchestrator.runs.retries import retried_next
 from orchestrator.session import trees as trees_
 from orchestrator.session.session import (
@@ -366,5 +366,5 @@ def _refuse_unproven(session: Session, run_id: str, draft: Draft, found: ResumeC
 def _not_started(session: Session, run_id: str, draft: Draft, why: str) -> RunRecord:
     ended = collect.exit_json(Exit(None, None, ExitReason.NOT_STARTED, why))
     record = run_record(session, run_id, draft, exit=ended)
-    collect.write(record)
+    record_file.write(record)
     return record

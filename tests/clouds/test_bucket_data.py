@@ -10,7 +10,7 @@ import pytest
 
 import orchestrator as orch
 from orchestrator.errors import Missing, OrchError, StorageError, SyncError, UsageError
-from orchestrator.hosts import HereHost
+from orchestrator.hosts.here import HereHost
 from orchestrator.leases.data_ready import require_data
 from orchestrator.model import Silent
 from orchestrator.profile import load

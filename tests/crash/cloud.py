@@ -19,7 +19,7 @@ from pathlib import Path
 from typing import Any, TypeVar
 
 from orchestrator.errors import HostError
-from orchestrator.hosts import HereHost
+from orchestrator.hosts.here import HereHost
 from orchestrator.model import Endpoint, Host, Machine, MachineSpec
 from orchestrator.providers import memory
 from tests.crash.points import EFFECT, INSIDE

@@ -28,7 +28,7 @@ from orchestrator.model.history import Where
 from orchestrator.model.stores import Store, Stored
 from orchestrator.providers.memory import MemoryProvider
 from orchestrator.report.team import team_text
-from orchestrator.session import team
+from orchestrator.session import team, team_url
 from orchestrator.session.machines import RegionUnseen
 from orchestrator.session.reach import require_seen
 from orchestrator.storage.files import FileStore
@@ -145,7 +145,7 @@ def made(root: Path, inner: Store, *, stalls: bool = False) -> Iterator[Team]:
     with pytest.MonkeyPatch.context() as patch:
         patch.setenv("XDG_STATE_HOME", str(root / "state"))
         patch.setenv("ORCH_STATE_HOME", str(root / "machines"))
-        patch.setenv(team.ENVIRONMENT, inner.url)
+        patch.setenv(team_url.ENVIRONMENT, inner.url)
         world = World(root, patch)
         made_ = Team(world, Watched(inner, world.clients), stalls)
         patch.setattr(team, "open_store", lambda _: cast(Store, made_.store))

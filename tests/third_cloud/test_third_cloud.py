@@ -17,7 +17,7 @@ from typer.testing import CliRunner
 from orchestrator import catalog, hosts, profile
 from orchestrator.cli.app import app
 from orchestrator.errors import HostError, ProfileError
-from orchestrator.hosts import HereHost
+from orchestrator.hosts.here import HereHost
 from orchestrator.model import Endpoint, Host, clouds
 from orchestrator.session import machines
 from tests.e2e.project import TINY_LOCK

@@ -1,6 +1,6 @@
 """What shared code knows of the third cloud."""
 
-from orchestrator.model.clouds import CloudTraits, Places
+from orchestrator.model.cloud_traits import CloudTraits, Places
 
 TRAITS = CloudTraits(
     name="third",

@@ -1,6 +1,6 @@
 """The facts about AWS for the rooms that know no cloud."""
 
-from orchestrator.model.clouds import CloudTraits, Form, LabelForms, Places
+from orchestrator.model.cloud_traits import CloudTraits, Form, LabelForms, Places
 from orchestrator.providers.aws.disks import MARKET
 
 TRAITS = CloudTraits(

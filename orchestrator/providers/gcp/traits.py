@@ -1,6 +1,6 @@
 """The facts about Google Cloud for the rooms that know no cloud."""
 
-from orchestrator.model.clouds import CloudTraits, Form, LabelForms, Places
+from orchestrator.model.cloud_traits import CloudTraits, Form, LabelForms, Places
 from orchestrator.providers.gcp.disks import MARKET
 
 TRAITS = CloudTraits(

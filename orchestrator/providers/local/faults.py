@@ -9,7 +9,7 @@ import time
 from pathlib import Path
 
 from orchestrator.errors import Fault, ProviderError
-from orchestrator.providers.local import network, processes, supervise
+from orchestrator.providers.local import network, processes, supervisor
 from orchestrator.providers.local.removal import cgroup_of, kill_guest
 from orchestrator.providers.local.store import Folder, Guest, Record
 from orchestrator.providers.local.survey import disk_kind
@@ -25,7 +25,7 @@ def kill(folder: Folder) -> None:
 
 def preempt(folder: Folder, guest: Guest, notice_s: float) -> None:
     """Press the power button, and pull the plug `notice_s` later."""
-    supervise.preempt_at(folder, time.time() + notice_s)
+    supervisor.preempt_at(folder, time.time() + notice_s)
     processes.Process(guest.pid, guest.start).signal(signal.SIGUSR2)
 
 

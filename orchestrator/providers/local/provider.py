@@ -29,7 +29,7 @@ from orchestrator.model import (
 )
 from orchestrator.providers import made_there
 from orchestrator.providers.beside import NothingBeside
-from orchestrator.providers.local import computer, faults, network, processes, seed, supervise
+from orchestrator.providers.local import computer, faults, network, processes, seed, supervisor
 from orchestrator.providers.local.removal import destroy, sweep
 from orchestrator.providers.local.store import (
     Folder,
@@ -239,7 +239,7 @@ class LocalProvider(NothingBeside):
             found_tier = self.survey()
             _require_capacity(spec, self._machines)
             folder.write_record(_record(spec, found_tier, folder))
-            refusal = supervise.spawn(owner)
+            refusal = supervisor.spawn(owner)
         except BaseException:
             if folder.record() is None:
                 destroy(folder)
@@ -286,7 +286,7 @@ def _looked_after(folder: Folder) -> Machine | None:
 
 def _overdue(folder: Folder) -> bool:
     record = folder.record()
-    return record is not None and record.left < -supervise.DEADLINE_GRACE_S
+    return record is not None and record.left < -supervisor.DEADLINE_GRACE_S
 
 
 def _described(folder: Folder) -> Machine | None:
@@ -354,9 +354,9 @@ def _record(spec: MachineSpec, found: Survey, folder: Folder) -> Record:
 def _taken_from_supervisor(folder: Folder) -> Owner | None:
     """Have the supervisor end its machine; end the supervisor where it does not. None: all is gone."""
     for number in (signal.SIGTERM, signal.SIGKILL):
-        supervisor = supervise.supervisor_of(folder)
-        if supervisor is not None:
-            supervisor.signal(number)
+        process = supervisor.supervisor_of(folder)
+        if process is not None:
+            process.signal(number)
         owner = claim(folder, patience_s=DELETE_PATIENCE_S)
         if owner is not None or not folder.path.exists():
             return owner

@@ -20,7 +20,6 @@ from orchestrator.providers.local.cgroup import Cgroup
 from orchestrator.providers.local.store import Folder
 from orchestrator.providers.local.survey import NAMESPACES, current_hierarchies
 from orchestrator.providers.local.tools import find
-from orchestrator.runtime.fetch.mounting import mounted, unmount
 
 PATIENCE_S = 10.0
 
@@ -78,8 +77,7 @@ def erase(path: Path) -> None:
 
     What a dead process of it has mounted below is taken away first, or it could not be deleted.
     """
-    for place in _mounted_below(path):
-        unmount(place)
+    _unmount_below(path)
     shutil.rmtree(path, ignore_errors=True)
     unshare = find("unshare")
     if path.exists() and os.geteuid() != 0 and unshare:
@@ -87,8 +85,12 @@ def erase(path: Path) -> None:
         subprocess.run(inside, capture_output=True, stdin=subprocess.DEVNULL, check=False)
 
 
-def _mounted_below(folder: Path) -> list[str]:
-    return sorted((each for each in mounted() if each.startswith(f"{folder.resolve()}/")), reverse=True)
+def _unmount_below(folder: Path) -> None:
+    from orchestrator.runtime.fetch.mounting import mounted, unmount
+
+    below = (place for place in mounted() if place.startswith(f"{folder.resolve()}/"))
+    for place in sorted(below, reverse=True):
+        unmount(place)
 
 
 def _await_loop_device(image: Path) -> None:

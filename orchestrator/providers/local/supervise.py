@@ -25,49 +25,15 @@ from orchestrator.providers.local import processes
 from orchestrator.providers.local.computer import usable_cpus
 from orchestrator.providers.local.launch import Child, LaunchError, launch, prepare
 from orchestrator.providers.local.removal import destroy, kill_guest
-from orchestrator.providers.local.store import Folder, Owner, Record, folders, read_json, write_json
-from orchestrator.providers.local.tools import search_path
+from orchestrator.providers.local.store import Folder, Record, folders, read_json, write_json
+from orchestrator.providers.local.supervisor import DEADLINE_GRACE_S
 
 _DESTROY_S = 3600.0
-DEADLINE_GRACE_S = 15.0
-"""The machine powers itself off at its deadline; a frozen one is ended so much later."""
 _PR_SET_CHILD_SUBREAPER = 36
-_START = (
-    "import sys; sys.path.insert(0, sys.argv[1]);"
-    "from orchestrator.providers.local.supervise import main; main(sys.argv[2:])"
-)
 
 
 class Told(Exception):
     """Somebody asked for the end of this machine."""
-
-
-def spawn(owner: Owner) -> str:
-    """Start the supervisor of a recorded machine, hand it the lock, and wait until the machine is built.
-
-    Returns "" or the reason why it was not.
-    """
-    reading, writing = os.pipe()
-    root = str(Path(__file__).resolve().parents[3])
-    arguments = [str(owner.folder.path), str(owner.fd), str(writing)]
-    with open(reading, "rb") as report:
-        try:
-            with (owner.folder.path / "supervisor.log").open("ab") as log:
-                subprocess.run(
-                    [sys.executable, "-I", "-c", _START, root, *arguments],
-                    env={"PATH": search_path(), "HOME": os.environ.get("HOME", "/")},
-                    stdin=subprocess.DEVNULL,
-                    stdout=log,
-                    stderr=log,
-                    pass_fds=(owner.fd, writing),
-                    start_new_session=True,
-                    cwd="/",
-                    check=True,
-                )
-        finally:
-            os.close(writing)
-        said = report.read()
-    return str(json.loads(said)["error"]) if said else "its supervisor died while building it"
 
 
 def main(arguments: list[str]) -> None:
@@ -96,19 +62,6 @@ def main(arguments: list[str]) -> None:
         signal.signal(signal.SIGTERM, signal.SIG_IGN)
         _kill_children()
         remove(folder)
-
-
-def supervisor_of(folder: Folder) -> processes.Process | None:
-    found = read_json(folder.path / "supervisor.json")
-    return processes.Process(**found) if found else None
-
-
-def preempt_at(folder: Folder, when: float) -> None:
-    """Let the supervisor pull the plug at `when`, seconds since the epoch."""
-    write_json(folder.path / "preempt.json", {"at": when})
-    supervisor = supervisor_of(folder)
-    if supervisor is not None:
-        supervisor.signal(signal.SIGUSR1)
 
 
 def _live(folder: Folder, report: Callable[[str], None]) -> None:

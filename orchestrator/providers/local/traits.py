@@ -1,6 +1,7 @@
 """What shared code knows of the machines on this computer."""
 
-from orchestrator.model.clouds import LOCAL, CloudTraits
+from orchestrator.model.cloud_traits import CloudTraits
+from orchestrator.model.clouds import LOCAL
 
 TRAITS = CloudTraits(
     name=LOCAL,

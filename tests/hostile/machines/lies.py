@@ -7,8 +7,7 @@ from collections.abc import Callable, Sequence
 from dataclasses import replace
 from typing import Any
 
-from orchestrator.hosts import HereHost
-from orchestrator.hosts.here import HereChannel
+from orchestrator.hosts.here import HereChannel, HereHost
 from orchestrator.model import Completed
 
 FLOOD = ("yes", "x" * 4000)

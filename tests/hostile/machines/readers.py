@@ -29,6 +29,7 @@ from orchestrator.runs import (
     mlflow,
     model_check,
     outputs,
+    record_file,
 )
 from orchestrator.runs import logs as run_logs
 from orchestrator.runs.stored import StoredRun
@@ -154,7 +155,7 @@ LEFT_OUT = (OSError, ValueError, RecursionError)
 READERS: dict[str, Reader] = {
     "runs.bookmarks._read": Reader("read-r", bookmarks._read),
     "runs.collect._numbers": Reader("metrics.json", collect._numbers),
-    "runs.collect.read": Reader("run.json", lambda p: collect.read(p.parent), (OrchError,)),
+    "runs.record_file.read": Reader("run.json", lambda p: record_file.read(p.parent), (OrchError,)),
     "api.comparing._record": Reader("run.json", _record, (OrchError,)),
     "replay.replayer._lines": Reader("unseeded", replayer._lines),
     "replay.fork_server._answered": Reader(
@@ -258,7 +259,8 @@ NOT_OF_A_RUN = {
     "replay.standard_input.__init__": WRITE, "api.terraform._text": USER, "session.turns._file": LOCK,
     "session.turns._signed": LOCK, "hosts.here.put": USER, "hosts.hostkeys.pins": OURS,
     "hosts.hostkeys.repin": OURS, "hosts.identity.public_key": OURS, "hosts.ssh._write_file": USER,
-    "hosts.atomic.atomic_file": WRITE, "hosts.atomic.flush_folder": WRITE, "session.team.remembered": OURS,
+    "hosts.atomic.atomic_file": WRITE, "hosts.atomic.flush_folder": WRITE,
+    "session.team_url.remembered": OURS,
     "model.files.open_to_write": WRITE, "model.files.write_new": WRITE, "runs.kept_code._packed": WRITE,
     "runs.events._write": WRITE, "runs.notify._told": OURS,
     "runs.notify.post": WRITE, "runs.mlflow._notes": OURS,

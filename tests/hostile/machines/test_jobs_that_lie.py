@@ -11,7 +11,7 @@ from pathlib import Path
 import pytest
 
 from orchestrator import jobs
-from orchestrator.hosts import HereHost
+from orchestrator.hosts.here import HereHost
 from orchestrator.model import Agent, Job, RunState, Silent, TreeLink
 from orchestrator.runs import collect
 from orchestrator.stack.runtime_files import lay_out

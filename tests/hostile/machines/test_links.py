@@ -11,10 +11,10 @@ from typing import Any, cast
 
 import pytest
 
-from orchestrator.hosts import HereHost
+from orchestrator.hosts.here import HereHost
 from orchestrator.model import Agent, Completed, Entry, RunRecord
 from orchestrator.replay import recipe
-from orchestrator.runs import collect, inputs, model_check
+from orchestrator.runs import collect, inputs, model_check, record_file
 from orchestrator.runs.follow import Kept
 
 ORCHESTRATOR = Path(__file__).parents[3] / "orchestrator"
@@ -53,7 +53,7 @@ def _content(run: Path) -> None:
 
 
 def _record(run: Path) -> None:
-    collect.write(RunRecord("r", run, {"code": 0, "signal": None, "reason": "completed"}))
+    record_file.write(RunRecord("r", run, {"code": 0, "signal": None, "reason": "completed"}))
 
 
 WRITES: dict[str, tuple[Callable[[Path], None], tuple[str, ...]]] = {

@@ -69,11 +69,11 @@ def test_nothing_runs_where_its_files_have_no_place(folder: Path, how: str) -> N
 @pytest.mark.parametrize("text", ["", "[]", "null", "{}", '{"x": 1}', "[" * 200_000, "\x00", '{"run_id": '])
 def test_a_damaged_record_is_named(folder: Path, text: str) -> None:
     from orchestrator.errors import UsageError
-    from orchestrator.runs import collect
+    from orchestrator.runs import record_file
 
     run = folder / "runs" / "a"
     run.mkdir(parents=True)
     (run / "run.json").write_text(text)
     with pytest.raises(UsageError) as error:
-        collect.read(run)
+        record_file.read(run)
     assert error.value.exists and str(error.value.next_command).startswith("orch pull ")

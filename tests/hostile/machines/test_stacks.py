@@ -12,7 +12,8 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from orchestrator.errors import HostKeyError, OrchError, StackError
-from orchestrator.hosts import HereHost, hostkeys
+from orchestrator.hosts import hostkeys
+from orchestrator.hosts.here import HereHost
 from orchestrator.model import Agent, Fingerprint, Pin
 from orchestrator.model.answers import Malformed
 from orchestrator.runtime.attest.attest import digest

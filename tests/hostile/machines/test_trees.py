@@ -14,7 +14,7 @@ import pytest
 
 from orchestrator import sync
 from orchestrator.errors import HostError, MalformedAnswer, OrchError, SyncError
-from orchestrator.hosts import HereHost
+from orchestrator.hosts.here import HereHost
 from orchestrator.model import Agent, Entry
 from orchestrator.stack.runtime_files import lay_out
 from orchestrator.sync import talk

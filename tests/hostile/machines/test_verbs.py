@@ -14,7 +14,7 @@ import pytest
 
 from orchestrator import jobs
 from orchestrator.errors import FileRefused, HostError, LocalError, MalformedAnswer, OrchError
-from orchestrator.hosts import HereHost
+from orchestrator.hosts.here import HereHost
 from orchestrator.model import Agent, Host, Job
 from orchestrator.stack.runtime_files import lay_out
 from tests.hostile.machines.lies import DEEP, FLOOD, ONE_LINE, SILENCE, Lying, put, without

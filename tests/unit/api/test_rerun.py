@@ -16,7 +16,7 @@ import orchestrator as orch
 from orchestrator.api.schemas import schema as orch_schema
 from orchestrator.cli import main
 from orchestrator.model.outcomes import Conclusion
-from orchestrator.runs import collect
+from orchestrator.runs import record_file
 from orchestrator.session.project import Project
 from tests.unit import here_cloud
 from tests.unit.here_cloud import HereCloud
@@ -114,7 +114,7 @@ def test_the_code_and_profile_of_then_run_again_on_a_machine_that_is_made_and_de
     assert made.written("second") == "uncommitteddata" == made.written("first")
     assert made.state() == before, "no file of the user was touched"
     assert made.cloud.alive() == []
-    second = collect.read(made.folder / "runs/second")
+    second = record_file.read(made.folder / "runs/second")
     assert second is not None
     assert (second.code, second.request) == (first.code, first.request)
     assert second.command == ["python", "train.py"]

@@ -21,7 +21,7 @@ from orchestrator.api.schemas import schema as orch_schema
 from orchestrator.cli import main
 from orchestrator.model import CancelReport, RunRecord
 from orchestrator.report.run import cancel_text
-from orchestrator.runs import collect
+from orchestrator.runs import collect, record_file
 from orchestrator.runs.bookmarks import bookmark_of
 from orchestrator.session import turns
 from orchestrator.session.project import Project
@@ -330,7 +330,7 @@ def pulled(folder: Path, run_id: str, log: bytes) -> Path:
     here = folder / "runs" / run_id
     here.mkdir(parents=True)
     (here / collect.LOG).write_bytes(log)
-    collect.write(RunRecord(run_id, str(here), {"code": 0, "signal": None, "reason": "completed"}))
+    record_file.write(RunRecord(run_id, str(here), {"code": 0, "signal": None, "reason": "completed"}))
     return here
 
 

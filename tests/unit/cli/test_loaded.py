@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import subprocess
 import sys
+from pathlib import Path
 
 import pytest
 
@@ -48,3 +49,41 @@ def test_a_verb_loads_only_what_it_needs(verb: str) -> None:
     )
     loaded = set(done.stdout.split())
     assert not loaded.intersection((*left_out, *SDKS))
+
+
+START = {"cli", "errors", "model"}
+FOUND = START | {"api", "hosts", "report", "session"}
+STARTS = {
+    "--help": (START, 43),
+    "up --bogus": (START, 43),
+    "explain": (START | {"report"}, 48),
+    "status --json": (FOUND | {"leases", "providers"}, 78),
+    "runs --json": (FOUND | {"ledger", "runs", "storage"}, 86),
+    "down --json": (FOUND | {"jobs", "leases", "ledger", "providers", "storage"}, 112),
+}
+"""Command line -> the rooms that it loads in an empty folder, and the most modules of orch."""
+
+
+@pytest.mark.parametrize("line", STARTS)
+def test_a_command_loads_few_modules_of_few_rooms(line: str, tmp_path: Path) -> None:
+    program = (
+        "import atexit, sys; from orchestrator.cli import main\n"
+        "atexit.register(lambda: print('loaded', *sys.modules))\n"
+        "main()"
+    )
+    done = subprocess.run(
+        [sys.executable, "-c", program, *line.split()],
+        cwd=tmp_path,
+        capture_output=True,
+        text=True,
+        stdin=subprocess.DEVNULL,
+        check=False,
+        timeout=120,
+    )
+    assert done.returncode in (0, 2), done.stderr
+    loaded = done.stdout.rpartition("loaded ")[2].split()
+    own = [name.split(".") for name in loaded if name.startswith("orchestrator.")]
+    rooms, most = STARTS[line]
+    assert {room for _, room, *_ in own} == rooms
+    assert len(own) <= most
+    assert not {*loaded}.intersection((*SDKS, *PROFILE, *REMOTE, "ssl", "ctypes"))

@@ -12,8 +12,8 @@ from typing import Any
 import pytest
 
 from orchestrator.errors import HostError
+from orchestrator.leases.lease_status import lease_status
 from orchestrator.leases.remains import describe_remains
-from orchestrator.leases.status import lease_status
 from orchestrator.ledger import Ledger
 from orchestrator.model import Completed, MachineState
 from orchestrator.providers.memory import CATALOG, MemoryProvider

@@ -10,8 +10,8 @@ from pathlib import Path
 import pytest
 
 import orchestrator as orch
+from orchestrator.leases.lease_status import lease_status
 from orchestrator.leases.machine import receipt
-from orchestrator.leases.status import lease_status
 from orchestrator.ledger import clock, journal
 from orchestrator.ledger.clock import Tick
 from orchestrator.model import MachineSpec, machines

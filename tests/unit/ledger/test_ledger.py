@@ -13,7 +13,7 @@ from hypothesis import strategies as st
 from orchestrator.errors import UsageError
 from orchestrator.ledger import Draft, Event, Ledger, Try, fold
 from orchestrator.model import Agent, Job, TreeLink
-from orchestrator.runs import collect
+from orchestrator.runs import record_file
 from orchestrator.session.project import Project
 
 PROFILE = {"name": "digits", "cloud": "local", "path": "p.yaml", "overrides": [], "digest": "d"}
@@ -190,4 +190,4 @@ def test_a_draft_of_another_shape_is_damage_and_stops_nothing(tmp_path: Path) ->
 def test_a_record_of_a_later_version_is_refused_by_its_number(tmp_path: Path) -> None:
     (tmp_path / "run.json").write_text('{"schema": "orch.run/7", "run_id": "r", "exit": "another shape"}')
     with pytest.raises(UsageError, match="version 7 of the record; this orch reads version 1"):
-        collect.read(tmp_path)
+        record_file.read(tmp_path)

@@ -20,7 +20,7 @@ from orchestrator.model.run_json import Exited
 from orchestrator.profile import load
 from orchestrator.promotion import gate
 from orchestrator.promotion.registry import Registry, Version
-from orchestrator.runs import collect
+from orchestrator.runs import record_file
 from orchestrator.session.project import Project
 from orchestrator.storage import open_store
 from tests.unit import here_cloud
@@ -39,7 +39,7 @@ def ended(project: Project, run_id: str, accuracy: float) -> RunRecord:
     folder.mkdir(parents=True)
     exit_: Exited = {"code": 0, "signal": None, "reason": "completed"}
     record = RunRecord(run_id, str(folder), exit_, metrics={"accuracy": accuracy})
-    collect.write(record)
+    record_file.write(record)
     return record
 
 
@@ -122,7 +122,7 @@ def test_killed_between_its_effects_it_is_finished_by_the_next_call(
 
     with monkeypatch.context() as patched:
         patched.setattr(Registry, "settle", dies) if killed_at == "link" else patched.setattr(
-            gate.collect, "write", dies
+            gate.record_file, "write", dies
         )
         with pytest.raises(KeyboardInterrupt):
             judged(at, record)

@@ -26,7 +26,7 @@ from orchestrator.replay.recipe import Recipe
 from orchestrator.replay.replayer import Replayer
 from orchestrator.replay.sandbox import Folders
 from orchestrator.report.parity import letter
-from orchestrator.runs import collect
+from orchestrator.runs import record_file
 from orchestrator.session.project import Project
 from orchestrator.session.session import local_agent
 
@@ -313,7 +313,7 @@ def piped(bench: Bench, name: str, text: str, *command: str) -> RunRecord:
     subprocess.run(
         words, cwd=project, input=text.encode(), check=True, timeout=120, stdout=subprocess.DEVNULL
     )
-    found = collect.read(project / "runs" / name)
+    found = record_file.read(project / "runs" / name)
     assert found
     return found
 

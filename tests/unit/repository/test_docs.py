@@ -18,8 +18,8 @@ import typer
 
 import orchestrator.api
 from orchestrator.cli.app import app
-from orchestrator.cli.verbs import SECTIONS
-from orchestrator.model.clouds import CloudTraits
+from orchestrator.cli.groups import SECTIONS
+from orchestrator.model.cloud_traits import CloudTraits
 from tests.conftest import ROOT
 from tests.nightly import AT_NIGHT
 

@@ -10,7 +10,7 @@ from typing import Any
 import pytest
 
 from orchestrator.model import RunRecord
-from orchestrator.runs import attempts, collect, logs
+from orchestrator.runs import attempts, logs, record_file
 from orchestrator.session.project import Project
 
 
@@ -20,7 +20,7 @@ def test_set_aside_killed_at_any_move_and_repeated(tmp_path: Path, moves: int) -
     (folder / "outputs").mkdir(parents=True)
     for name in ("outputs/a", "output.log", "code.json"):
         (folder / name).write_text(name)
-    collect.write(RunRecord("one", str(folder), {"code": 1, "signal": None, "reason": "failed"}))
+    record_file.write(RunRecord("one", str(folder), {"code": 1, "signal": None, "reason": "failed"}))
     project = Project(tmp_path)
     left = moves
 
@@ -59,7 +59,7 @@ def test_the_log_of_all_attempts_survives_a_kill_at_any_move(tmp_path: Path, mov
             break
         facts = {"number": number, "reason": "lost"}
         exit_ = {"code": None, "signal": None, "reason": "lost", "detail": "It\nwent."}
-        collect.write(RunRecord("one", str(folder), exit_, attempts=(facts,)))
+        record_file.write(RunRecord("one", str(folder), exit_, attempts=(facts,)))
         with pytest.MonkeyPatch.context() as patch, suppress(KeyboardInterrupt):
             _killed_after(patch, moves)
             attempts.archive_attempt(project, "one")

@@ -18,7 +18,7 @@ from orchestrator.ledger import Ledger
 from orchestrator.model import RunRecord
 from orchestrator.model.history import History, PastRun, Where
 from orchestrator.report.history import COLUMNS, history_text
-from orchestrator.runs import collect
+from orchestrator.runs import record_file
 from orchestrator.session.project import Project
 from tests.unit.memory_cloud import opened_lease
 
@@ -36,8 +36,8 @@ def recorded(root: Path, run_id: str, at: float = BEGUN, **facts: Any) -> Path:
     folder = root / "runs" / run_id
     folder.mkdir(parents=True)
     ended = {"reason": "completed", "code": 0, "detail": "It ended."}
-    collect.write(RunRecord(run_id, str(folder), **{"exit": ended, **facts}))
-    os.utime(folder / collect.RECORD, (at, at))
+    record_file.write(RunRecord(run_id, str(folder), **{"exit": ended, **facts}))
+    os.utime(folder / record_file.RECORD, (at, at))
     return folder
 
 
@@ -136,7 +136,7 @@ def test_a_damaged_record_is_passed_over_and_named(tmp_path: Path) -> None:
     recorded(tmp_path, "sound")
     for name, content in (("cut", b'{"schema": "orch.ru'), ("later", b'{"schema": "orch.run/99"}')):
         recorded(tmp_path, name)
-        (tmp_path / "runs" / name / collect.RECORD).write_bytes(content)
+        (tmp_path / "runs" / name / record_file.RECORD).write_bytes(content)
     found = history(folder=tmp_path)
     assert [each.run_id for each in found.runs] == ["sound"]
     assert {Path(each.place).parent.name for each in found.damaged} == {"cut", "later"}
@@ -157,8 +157,8 @@ def test_only_the_records_of_listed_runs_are_read(tmp_path: Path) -> None:
     for number in range(300):
         folder = tmp_path / f"runs/r{number}"
         folder.mkdir()
-        (folder / collect.RECORD).write_bytes(b"nonsense")
-        os.utime(folder / collect.RECORD, (number, number))
+        (folder / record_file.RECORD).write_bytes(b"nonsense")
+        os.utime(folder / record_file.RECORD, (number, number))
     for number in range(3):
         recorded(tmp_path, f"new-{number}", BEGUN + number)
     found = history(folder=tmp_path, last=2)
@@ -181,7 +181,7 @@ def test_runs_of_one_profile(tmp_path: Path) -> None:
 def test_what_else_lies_in_runs_is_no_run(tmp_path: Path, name: str) -> None:
     folder = tmp_path / "runs" / name
     folder.mkdir(parents=True)
-    (folder / collect.RECORD).write_text("{}")
+    (folder / record_file.RECORD).write_text("{}")
     (tmp_path / "runs" / "file").write_text("x")
     assert history(folder=tmp_path) == history(folder=tmp_path / "nowhere")
 

@@ -12,7 +12,7 @@ import pytest
 
 from orchestrator import jobs, sync
 from orchestrator.errors import UsageError
-from orchestrator.hosts import HereHost
+from orchestrator.hosts.here import HereHost
 from orchestrator.model import Agent, Job, RunState, TreeLink
 from orchestrator.runtime.transfer import tree
 from tests.unit.far_side import agent_at

@@ -123,11 +123,10 @@ def test_machines_that_are_taken_back_are_replaced_and_every_run_succeeds(swept:
         """Take back a machine that trains a point that waits, twice."""
         for hold in held:
             at = swept.trained_file.with_name(hold.name.replace("hold", "at"))
-            while not at.exists():
+            while not (at.exists() and at.read_text()):
                 time.sleep(0.05)
-            machine = next(
-                m for m in swept.cloud.alive() if at.read_text().startswith(str(swept.cloud.base(m.id)))
-            )
+            where = at.read_text()
+            machine = next(m for m in swept.cloud.alive() if where.startswith(str(swept.cloud.base(m.id))))
             taken.append(machine.id)
             swept.cloud.take_back(machine)
             hold.unlink()

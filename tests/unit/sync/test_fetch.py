@@ -18,7 +18,7 @@ import pytest
 
 from orchestrator import sync
 from orchestrator.errors import SyncError
-from orchestrator.hosts import HereHost
+from orchestrator.hosts.here import HereHost
 from orchestrator.model import Agent
 from orchestrator.model.stores import Link, Stored
 from orchestrator.runtime.fetch.checksums import Crc32c

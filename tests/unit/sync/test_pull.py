@@ -13,7 +13,7 @@ import pytest
 
 from orchestrator import sync
 from orchestrator.errors import HostError, LocalError, SyncError
-from orchestrator.hosts import HereHost
+from orchestrator.hosts.here import HereHost
 from orchestrator.model import Agent, Channel, Entry
 from tests.conftest import ROOT
 from tests.unit.sync.trees import HASH, HOST, picture
@@ -213,7 +213,7 @@ import os, sys
 sys.path.insert(0, sys.argv[5])
 from pathlib import Path
 from orchestrator import sync
-from orchestrator.hosts import HereHost
+from orchestrator.hosts.here import HereHost
 from orchestrator.model import Agent
 agent = Agent(sys.executable, sys.argv[1], sys.argv[2])
 source, target = sys.argv[3], Path(sys.argv[4])

@@ -13,8 +13,7 @@ import pytest
 
 from orchestrator import sync
 from orchestrator.errors import SyncError
-from orchestrator.hosts import HereHost
-from orchestrator.hosts.here import HereChannel
+from orchestrator.hosts.here import HereChannel, HereHost
 from orchestrator.model import Agent, Silent
 from tests.unit.far_side import agent_at
 from tests.unit.sync.trees import HOST, age, picture, push, there

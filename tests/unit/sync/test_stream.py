@@ -15,7 +15,7 @@ from typing import Any
 import pytest
 
 from orchestrator import sync
-from orchestrator.hosts import HereHost
+from orchestrator.hosts.here import HereHost
 from orchestrator.model import Agent
 from orchestrator.model.stores import Stored
 from orchestrator.runtime.fetch import mounting

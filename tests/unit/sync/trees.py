@@ -10,7 +10,7 @@ import time
 from pathlib import Path
 
 from orchestrator import sync
-from orchestrator.hosts import HereHost
+from orchestrator.hosts.here import HereHost
 from orchestrator.model import Agent
 
 HOST = HereHost()
