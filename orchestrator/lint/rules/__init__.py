@@ -4,6 +4,7 @@ from orchestrator.lint.rules import (  # noqa: I001  (in the order of the ids)
     paths,
     places,
     devices,
+    workers,
     seeds,
     randomness,
     order,
@@ -48,4 +49,5 @@ __all__ = [
     "scalers",
     "seeds",
     "text",
+    "workers",
 ]
