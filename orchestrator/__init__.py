@@ -23,7 +23,11 @@ from typing import TYPE_CHECKING, Any
 
 if TYPE_CHECKING:
     from orchestrator.api import (
+        Approve,
+        ApproveDeletion,
         LeaseStatus,
+        Output,
+        Progress,
         RunRecord,
         attach,
         cancel,
@@ -83,6 +87,8 @@ _ROOMS = ("orchestrator.api", "orchestrator.errors", "orchestrator.profile")
 """Where a name may live; the heavier later."""
 
 __all__ = [
+    "Approve",
+    "ApproveDeletion",
     "Busy",
     "CleanupUnproven",
     "DataNotSent",
@@ -95,10 +101,12 @@ __all__ = [
     "NotAccepted",
     "OrchError",
     "OutOfMemory",
+    "Output",
     "ParityMismatch",
     "Preempted",
     "Profile",
     "ProfileError",
+    "Progress",
     "ProviderError",
     "ResultsLost",
     "ResumeRefused",

@@ -6,7 +6,7 @@ import inspect
 import re
 from collections.abc import Iterator
 from dataclasses import fields, is_dataclass
-from typing import Any
+from typing import Any, get_origin
 
 import orchestrator
 from orchestrator import errors as errors_module
@@ -20,26 +20,47 @@ record = orch.run("orch.yaml", run_id="nightly-42", local_parity=True)
 print(record.metrics, record.exit["reason"])
 ```
 
+The clone's own interpreter, `/path/to/orch/.venv/bin/python`, can import it. For another environment,
+install it there from the clone: `pip install /path/to/orch` (Python 3.11 or later).
+
 A function does what the command of its name does. Names that are not on this page may change without notice.
 
 - `folder` is the project's folder. Default: the current one.
 - `lease` names one of several leases of the folder. Default: the only one.
 - `overrides` are `key=value`, as `--set` takes them.
-- `output` receives what the job prints, as bytes; `progress` one line for each step of the work.
+- `output` receives what the job prints, as bytes.
+- `progress` is a function that receives one line of text for each step of the work (`progress=print`), or a
+  [Progress](#progress), which also receives how far transfers are. Without it, nothing is reported.
 - `approve` receives the plan before anything that costs money is made. It returns whether to go on. Without
   it, the call goes on.
 
 """
+
+ALIASES = {
+    "Approve": "Receives what `up` would do, with its price, and returns whether to do it. See `plan`.",
+    "ApproveDeletion": "Receives the machines that `down` would delete, and returns whether to delete them. "
+    "Each has, among others, `cloud`, `id`, `price` (US dollars an hour), and ids of runs in `running` and "
+    "`uncollected`.",
+    "Output": "Receives what the job prints, in blocks of any length, as they come.",
+}
+"""What the types of arguments are that are functions."""
 
 
 def text() -> str:
     values = {name: getattr(orchestrator, name) for name in orchestrator.__all__}
     errors = {name: value for name, value in values.items() if _is_error(value)}
     classes = {name: value for name, value in values.items() if inspect.isclass(value) and name not in errors}
-    functions = {name: value for name, value in values.items() if name not in errors | classes}
+    protocols = {
+        name: classes.pop(name) for name in [*classes] if getattr(classes[name], "_is_protocol", False)
+    }
+    functions = {name: value for name, value in values.items() if inspect.isfunction(value)}
+    aliases = {name: value for name, value in values.items() if get_origin(value)}
     parts = [
         "## Functions\n",
         *(_function(name, value) for name, value in functions.items()),
+        "## Arguments\n",
+        *(_alias(name, value) for name, value in aliases.items()),
+        *(_protocol(name, value) for name, value in protocols.items()),
         "## Values\n",
         *(_class(name, value) for name, value in classes.items()),
         "## Exceptions\n",
@@ -85,6 +106,24 @@ def _parameter(parameter: inspect.Parameter) -> str:
 
 def _class(name: str, value: type) -> str:
     return f"### {name}\n\n{_doc(value)}\n\n" + "".join(f"- {row}\n" for row in _members(value))
+
+
+def _alias(name: str, value: Any) -> str:
+    """The type of an argument that is a function, without the modules of its types."""
+    kind = re.sub(r"(\w+\.)+", "", str(value))
+    return f"### {name}\n\n```python\n{name} = {kind}\n```\n\n{ALIASES[name]}\n"
+
+
+def _protocol(name: str, value: type) -> str:
+    """The methods that an argument must have, with their signatures."""
+    methods = [
+        f"- `{each}{inspect.signature(member)}`: {' '.join(_doc(member).split())}\n".replace(
+            "self, ", ""
+        ).replace("'", "")
+        for each, member in vars(value).items()
+        if inspect.isfunction(member) and not each.startswith("_")
+    ]
+    return f"### {name}\n\n{_doc(value)}\n\n{''.join(methods)}"
 
 
 def _members(value: type) -> Iterator[str]:

@@ -21,8 +21,10 @@ if TYPE_CHECKING:
     from orchestrator.api.sweeping import sweep_status as sweep_status
     from orchestrator.api.training import attach, train
     from orchestrator.api.watching import watch
+    from orchestrator.leases.consent import Approve
     from orchestrator.leases.costs import costs
     from orchestrator.leases.down import down
+    from orchestrator.leases.down_all import ApproveDeletion
 
     # used by the command line only
     from orchestrator.leases.down_all import Target as Target
@@ -31,7 +33,8 @@ if TYPE_CHECKING:
     from orchestrator.leases.gc import gc as gc
     from orchestrator.leases.status import leases_elsewhere as leases_elsewhere
     from orchestrator.leases.status import status
-    from orchestrator.model import LeaseStatus, RunRecord
+    from orchestrator.model import LeaseStatus, Progress, RunRecord
+    from orchestrator.model.progress import Output
     from orchestrator.plan import Plan as Plan
     from orchestrator.profile.nearby import no_such_file as no_such_file
     from orchestrator.profile.nearby import shown_path as shown_path
@@ -56,7 +59,11 @@ if TYPE_CHECKING:
     from orchestrator.sweep.matrix import parse_matrix as parse_matrix
 
 _HOME = {
+    "Approve": "orchestrator.leases.consent",
+    "ApproveDeletion": "orchestrator.leases.down_all",
     "LeaseStatus": "orchestrator.model",
+    "Output": "orchestrator.model.progress",
+    "Progress": "orchestrator.model",
     "RunRecord": "orchestrator.model",
     "attach": "orchestrator.api.training",
     "cancel": "orchestrator.api.cancelling",
@@ -114,7 +121,11 @@ _FOR_THE_COMMAND_LINE = {
 """Names that only the command line uses."""
 
 __all__ = [
+    "Approve",
+    "ApproveDeletion",
     "LeaseStatus",
+    "Output",
+    "Progress",
     "RunRecord",
     "attach",
     "cancel",

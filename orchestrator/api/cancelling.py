@@ -2,12 +2,14 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from pathlib import Path
 
 from orchestrator.errors import Busy, RunFailed, UsageError
 from orchestrator.ledger import Lease, LeasedRun
-from orchestrator.model import CancelReport, Progress, RunState, Silent
+from orchestrator.model import CancelReport, Progress, RunState
 from orchestrator.model.outcomes import ExitReason, failure_of
+from orchestrator.model.progress import as_progress
 from orchestrator.runs.known import (
     known_ids,
     known_run,
@@ -27,7 +29,7 @@ def cancel(
     *,
     lease: str | None = None,
     folder: Path | str | None = None,
-    progress: Progress | None = None,
+    progress: Progress | Callable[[str], None] | None = None,
 ) -> CancelReport:
     """Stop a run on its machine; without `run_id` the latest active one. Its files can still be pulled.
 
@@ -45,7 +47,7 @@ def cancel(
     watched = run.exit_reason != ExitReason.LOST
     if run.collected and watched and (report := _recorded(project, run.run_id)):
         return report
-    return _on_its_machine(project, held, run.run_id, progress or Silent())
+    return _on_its_machine(project, held, run.run_id, as_progress(progress))
 
 
 def _going_on(project: Project, lease: str | None) -> str | None:

@@ -5,14 +5,15 @@ steps again.
 from __future__ import annotations
 
 import os
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
 from orchestrator import parity
 from orchestrator.errors import UsageError
-from orchestrator.model import Progress, Silent, Verdict
+from orchestrator.model import Progress, Verdict
+from orchestrator.model.progress import as_progress
 from orchestrator.parity.intervention import Intervention
 from orchestrator.parity.places import named_alike, named_by_variables
 from orchestrator.parity.recording import Recording, read
@@ -38,7 +39,7 @@ def compare(
     folder: Path | str | None = None,
     confirm: bool = False,
     budget: float = BUDGET,
-    progress: Progress | None = None,
+    progress: Progress | Callable[[str], None] | None = None,
     pool: ReplayPool | None = None,
 ) -> Verdict:
     """Compare two runs, given as folders or ids under `runs/`: tensor by tensor if both were recorded,
@@ -56,9 +57,9 @@ def compare(
     if not confirm:
         return parity.judge(*_recordings((first, second)))
     if pool:
-        return confirm_cause(project, (first, second), budget, progress or Silent(), pool)
+        return confirm_cause(project, (first, second), budget, as_progress(progress), pool)
     with ReplayPool() as own:
-        return confirm_cause(project, (first, second), budget, progress or Silent(), own)
+        return confirm_cause(project, (first, second), budget, as_progress(progress), own)
 
 
 def _records(project: Project, a: Path | str, b: Path | str) -> list[dict[str, Any]] | None:

@@ -6,14 +6,14 @@ from collections.abc import Callable, Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING
 
-from orchestrator.model import LeaseStatus, Progress, Silent
+from orchestrator.model import LeaseStatus, Progress
+from orchestrator.model.progress import as_progress
 from orchestrator.profile import Profile, load
 from orchestrator.session.project import Project
 
 if TYPE_CHECKING:
+    from orchestrator.leases.consent import Approve
     from orchestrator.plan import Plan
-
-    Approve = Callable[[Plan], bool]
 
 
 def plan(
@@ -36,7 +36,7 @@ def up(
     folder: Path | str | None = None,
     approve: Approve | None = None,
     strict: bool = False,
-    progress: Progress | None = None,
+    progress: Progress | Callable[[str], None] | None = None,
     for_run: str | None = None,
     keep: bool = False,
 ) -> LeaseStatus:
@@ -58,7 +58,7 @@ def up(
         overrides=overrides,
         approve=approve,
         strict=strict,
-        tell=progress or Silent(),
+        tell=as_progress(progress),
         for_run=for_run,
         keep=keep,
     )

@@ -8,8 +8,9 @@ from typing import Any
 
 from orchestrator.errors import UsageError
 from orchestrator.ledger import Lease
-from orchestrator.model import Progress, Silent
+from orchestrator.model import Progress
 from orchestrator.model.outcomes import ExitReason
+from orchestrator.model.progress import Output, as_progress
 from orchestrator.runs.bookmarks import Bookmark, bookmark_of
 from orchestrator.runs.known import known_ids, known_run, no_such_run, open_with_runs, profile_of
 from orchestrator.session.project import Project
@@ -24,8 +25,8 @@ def logs(
     follow: bool = False,
     lease: str | None = None,
     folder: Path | str | None = None,
-    output: Callable[[bytes], None],
-    progress: Progress | None = None,
+    output: Output,
+    progress: Progress | Callable[[str], None] | None = None,
 ) -> dict[str, Any]:
     """Pass a run's output to `output`, block by block; returns {run_id, bytes, ended, reason}.
 
@@ -44,7 +45,7 @@ def logs(
     from orchestrator.session.reach import MachineGone
 
     try:
-        return _of_the_machine(project, held, run.run_id, follow, output, progress or Silent())
+        return _of_the_machine(project, held, run.run_id, follow, output, as_progress(progress))
     except MachineGone:
         kept = project.run(run.run_id) / LOG
         if follow or not kept.exists():
@@ -57,9 +58,7 @@ def logs(
         }
 
 
-def _of_the_copy(
-    project: Project, log: Path, follow: bool, output: Callable[[bytes], None]
-) -> dict[str, Any]:
+def _of_the_copy(project: Project, log: Path, follow: bool, output: Output) -> dict[str, Any]:
     """Pass on the local log; a follower gets what comes after its bookmark."""
     from orchestrator.runs import logs as earlier
     from orchestrator.runs import record_file
@@ -87,7 +86,7 @@ def _mark(project: Project, run_id: str) -> Bookmark | None:
 
 
 def _of_the_machine(
-    project: Project, lease: Lease, run_id: str, follow: bool, output: Callable[[bytes], None], tell: Progress
+    project: Project, lease: Lease, run_id: str, follow: bool, output: Output, tell: Progress
 ) -> dict[str, Any]:
     from orchestrator import jobs
     from orchestrator.leases.remains import naming
@@ -110,7 +109,7 @@ def _of_the_machine(
     return {"run_id": run_id, "bytes": offset, "ended": ended is not None, "reason": reason}
 
 
-def _of_earlier_attempts(project: Project, run_id: str, output: Callable[[bytes], None]) -> int:
+def _of_earlier_attempts(project: Project, run_id: str, output: Output) -> int:
     """Pass on the output of earlier attempts. Returns its length in bytes."""
     from orchestrator.runs import logs as earlier
 

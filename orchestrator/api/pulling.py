@@ -8,8 +8,8 @@ from pathlib import Path
 from typing import TYPE_CHECKING
 
 from orchestrator.errors import Busy, OrchError, ResultsLost, UsageError
-from orchestrator.model import Progress, PullReport, RunRecord, Silent
-from orchestrator.model.progress import notice
+from orchestrator.model import Progress, PullReport, RunRecord
+from orchestrator.model.progress import as_progress, notice
 from orchestrator.runs.known import known_run, profile_of, with_runs_there
 from orchestrator.session.project import Project
 
@@ -25,7 +25,7 @@ def pull(
     store: str | None = None,
     lease: str | None = None,
     folder: Path | str | None = None,
-    progress: Progress | None = None,
+    progress: Progress | Callable[[str], None] | None = None,
 ) -> RunRecord:
     """Download the results of a run that has ended; without `run_id`, of the latest one not yet pulled. Safe
     to repeat.
@@ -42,7 +42,10 @@ def pull(
 
 
 def pull_all(
-    *, lease: str | None = None, folder: Path | str | None = None, progress: Progress | None = None
+    *,
+    lease: str | None = None,
+    folder: Path | str | None = None,
+    progress: Progress | Callable[[str], None] | None = None,
 ) -> PullReport:
     """Pull every ended run of the lease, oldest first. No such run is a success too.
 
@@ -53,7 +56,7 @@ def pull_all(
     held = with_runs_there(project, project.lease(lease))
     if not held.uncollected:
         return PullReport(())
-    tell = progress or Silent()
+    tell = as_progress(progress)
     return _judged(
         project, held, _or_from_store(project, lambda: _all_from_machine(project, held, tell)), tell
     )
@@ -84,14 +87,14 @@ def fetch(
     store: str | None = None,
     lease: str | None = None,
     folder: Path | str | None = None,
-    progress: Progress | None = None,
+    progress: Progress | Callable[[str], None] | None = None,
 ) -> PullReport:
     """Like `pull`; also returns the lease's other runs on the machine."""
     project = Project.at(folder)
     if store is not None:
         return PullReport((_from_store(project, run_id, store),))
     held, run = known_run(project, run_id, lease)
-    tell = progress or Silent()
+    tell = as_progress(progress)
     pulled = _or_from_store(project, lambda: _from_machine(project, held, run.run_id, run_id, again, tell))
     return _judged(project, held, pulled, tell)
 

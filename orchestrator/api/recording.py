@@ -13,8 +13,8 @@ from typing import Any, BinaryIO
 from orchestrator import jobs, stack, sync
 from orchestrator.errors import UsageError
 from orchestrator.hosts.here import HereHost
-from orchestrator.model import Agent, Job, Progress, RunRecord, Silent
-from orchestrator.model.progress import notice
+from orchestrator.model import Agent, Job, Progress, RunRecord
+from orchestrator.model.progress import Output, as_progress, notice
 from orchestrator.profile import load
 from orchestrator.reads.advice import advice_here, of_run
 from orchestrator.reads.opened import read_opened
@@ -38,8 +38,8 @@ def record(
     light: int = 0,
     run_id: str | None = None,
     folder: Path | str | None = None,
-    output: Callable[[bytes], None] | None = None,
-    progress: Progress | None = None,
+    output: Output | None = None,
+    progress: Progress | Callable[[str], None] | None = None,
     stdin: BinaryIO | None = None,
 ) -> RunRecord:
     """Run `command` in the current folder and record exit, stack, I/O profile and the first `steps` steps,
@@ -49,7 +49,7 @@ def record(
     `exit`; only a command that cannot be started raises UsageError. `stdin` is passed to the command and
     recorded; None gives it no standard input.
     """
-    tell = progress or Silent()
+    tell = as_progress(progress)
     project = Project.at(folder)
     name = _new_run(project, run_id)
     agent = local_agent(project)

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import shlex
-from collections.abc import Iterator, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager
 from dataclasses import asdict, dataclass
 from pathlib import Path
@@ -11,10 +11,11 @@ from typing import TYPE_CHECKING, Any
 
 from orchestrator.api.comparing import compare
 from orchestrator.api.run_job import run_again
-from orchestrator.api.training import Output, train_again
+from orchestrator.api.training import train_again
 from orchestrator.errors import Interrupted, UsageError
-from orchestrator.model import Progress, RunRecord, Silent, Verdict
+from orchestrator.model import Progress, RunRecord, Verdict
 from orchestrator.model.outcomes import Conclusion
+from orchestrator.model.progress import Output, as_progress
 from orchestrator.profile.overrides import name_of
 from orchestrator.runs import record_file
 from orchestrator.runs.known import known_ids, no_such_run, profile_of
@@ -72,7 +73,7 @@ def rerun(
     folder: Path | str | None = None,
     approve: Approve | None = None,
     output: Output | None = None,
-    progress: Progress | None = None,
+    progress: Progress | Callable[[str], None] | None = None,
 ) -> Rerun:
     """Repeat a run from its record, and compare the two.
 
@@ -87,7 +88,7 @@ def rerun(
     """
     from orchestrator.training.again import again
 
-    project, tell = Project.at(folder), progress or Silent()
+    project, tell = Project.at(folder), as_progress(progress)
     first = _record(project, run)
     name = check_run_id(run_id) if run_id else new_run_id(f"{first.run_id[:30]}-again")
     if name == first.run_id:

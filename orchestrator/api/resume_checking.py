@@ -2,11 +2,12 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from pathlib import Path
 
 from orchestrator.errors import UsageError
-from orchestrator.model import Progress, ResumeCheck, Silent
+from orchestrator.model import Progress, ResumeCheck
+from orchestrator.model.progress import as_progress
 from orchestrator.replay.command_line import command_python
 from orchestrator.resume.check import RESUME_BUDGET, check_in_copies
 from orchestrator.resume.scratch import Command, WorkingFolder
@@ -20,14 +21,14 @@ def resume_check(
     checkpoints: Sequence[str] = (),
     folder: Path | str | None = None,
     budget: float = RESUME_BUDGET,
-    progress: Progress | None = None,
+    progress: Progress | Callable[[str], None] | None = None,
 ) -> ResumeCheck:
     """Run `command` in copies of the current folder: uninterrupted, killed after a checkpoint, and resumed.
 
     `checkpoints`: folders or files below the current folder in which it writes checkpoints; default: paths
     whose names look like one. The user's files are not changed, and the runs are removed afterwards.
     """
-    tell = progress or Silent()
+    tell = as_progress(progress)
     project = Project.at(folder)
     cwd = Path.cwd()
     wanted = Command(tuple(command), cwd, command_python(command))

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import shlex
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import TYPE_CHECKING
@@ -18,9 +18,9 @@ from orchestrator.errors import (
     RunFailed,
 )
 from orchestrator.ledger import Lease
-from orchestrator.model import Progress, RunRecord, Silent
+from orchestrator.model import Progress, RunRecord
 from orchestrator.model.outcomes import ExitReason
-from orchestrator.model.progress import notice
+from orchestrator.model.progress import Output, as_progress, notice
 from orchestrator.profile import Profile, load
 from orchestrator.profile.overrides import redacted, secrets_of
 from orchestrator.runs.known import profile_of
@@ -30,7 +30,7 @@ from orchestrator.session.turns import exclusive_use, shared_use
 
 if TYPE_CHECKING:
     from orchestrator.leases.consent import Approve
-    from orchestrator.training.one_run import Output, RunOptions
+    from orchestrator.training.one_run import RunOptions
 
 _ENDED = "The machine was deleted; nothing costs money any more."
 
@@ -61,7 +61,7 @@ def run(
     parallel: bool = False,
     detach: bool = False,
     output: Output | None = None,
-    progress: Progress | None = None,
+    progress: Progress | Callable[[str], None] | None = None,
 ) -> RunRecord:
     """Run up, train and down. A call with the same `run_id` continues from the record, run or machine that
     exists.
@@ -87,7 +87,7 @@ def run(
     from orchestrator.training.one_run import RunOptions
 
     project.share(wanted.ledger)
-    tell = progress or Silent()
+    tell = as_progress(progress)
     bring_record(project, wanted, name, tell)
     wish = RunOptions(
         local_parity=local_parity,

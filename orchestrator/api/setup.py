@@ -11,7 +11,8 @@ from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 
 from orchestrator.errors import UsageError
-from orchestrator.model import Progress, Silent, clouds
+from orchestrator.model import Progress, clouds
+from orchestrator.model.progress import as_progress
 from orchestrator.model.setup import Setup, SetupStep
 
 WHO_AM_I = "https://checkip.amazonaws.com"
@@ -41,14 +42,14 @@ def setup(
     undo: bool = False,
     approve: Approve | None = None,
     environ: Mapping[str, str] = os.environ,
-    progress: Progress | None = None,
+    progress: Progress | Callable[[str], None] | None = None,
 ) -> SetupReport:
     """Create what is missing, one step after another; after an interruption the next call continues.
 
     `source`: the addresses that may use ssh, as CIDR; default: this computer's public address. Raises
     UsageError if not approved, ProviderError if the cloud refuses.
     """
-    tell = progress or Silent()
+    tell = as_progress(progress)
     known = _setup_of(cloud)
     if undo:
         where, steps = known.made(region, environ)

@@ -6,7 +6,7 @@ import os
 import shlex
 import shutil
 from collections import Counter
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from dataclasses import asdict, dataclass
 from pathlib import Path
 from typing import Any, NoReturn
@@ -15,8 +15,8 @@ from orchestrator.errors import OrchError, UsageError
 from orchestrator.hosts.atomic import atomic_write
 from orchestrator.leases.remains import naming
 from orchestrator.ledger import Lease
-from orchestrator.model import Progress, Silent
-from orchestrator.model.progress import notice
+from orchestrator.model import Progress
+from orchestrator.model.progress import as_progress, notice
 from orchestrator.session.door import Door, include, include_line, is_included, open_door
 from orchestrator.session.project import Project
 
@@ -75,14 +75,14 @@ def ssh_config(
     install: bool = False,
     home: Path | None = None,
     folder: Path | str | None = None,
-    progress: Progress | None = None,
+    progress: Progress | Callable[[str], None] | None = None,
 ) -> SshConfig:
     """Write an ssh configuration with the machines of this project, for ssh, rsync, scp and editors.
 
     A machine is `Host <lease>`, and `Host <profile name>` too if no other has that name. With `install`, the
     user's ~/.ssh/config includes it. Call it again after machines were created or deleted.
     """
-    project, tell = Project.at(folder), progress or Silent()
+    project, tell = Project.at(folder), as_progress(progress)
     leases = project.open_leases()
     counts = Counter(lease.profile["name"] for lease in leases)
     entries, hosts, left_out = [], [], []

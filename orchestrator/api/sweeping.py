@@ -10,18 +10,17 @@ from pathlib import Path
 from typing import TYPE_CHECKING
 
 from orchestrator.errors import UsageError
-from orchestrator.model import Progress, Silent
+from orchestrator.model import Progress
+from orchestrator.model.progress import as_progress
 from orchestrator.model.sweeps import Point, Sweep
 from orchestrator.profile import Profile, load
 from orchestrator.profile.overrides import redacted
 from orchestrator.session.project import Project
 
 if TYPE_CHECKING:
-    from orchestrator.plan import Plan
+    from orchestrator.leases.consent import Approve
     from orchestrator.sweep.search import Search
     from orchestrator.sweep.supervise import Course
-
-    Approve = Callable[[Plan], bool]
 
 MOST_MACHINES = 100
 
@@ -39,7 +38,7 @@ def sweep(
     folder: Path | str | None = None,
     approve: Approve | None = None,
     told: Callable[[Sweep, Point], None] | None = None,
-    progress: Progress | None = None,
+    progress: Progress | Callable[[str], None] | None = None,
 ) -> Sweep:
     """Train `profile` once for each combination of the values in `matrix`, on up to `machines` machines at a
     time, and delete the machines.
@@ -59,7 +58,7 @@ def sweep(
     """
     from orchestrator.sweep.supervise import to_the_end
 
-    project, tell = Project.at(folder), progress or Silent()
+    project, tell = Project.at(folder), as_progress(progress)
     wanted = load(Path(profile), overrides=tuple(overrides), files=True)
     plan, chooser = _planned(project, wanted, overrides, matrix, machines, search, objective)
     words = _words(profile, plan, machines, objective, overrides)

@@ -15,8 +15,8 @@ from typing import IO, Any
 
 from orchestrator.errors import HostError, LocalError, UsageError
 from orchestrator.ledger import Lease
-from orchestrator.model import Progress, Silent
-from orchestrator.model.progress import notice
+from orchestrator.model import Progress
+from orchestrator.model.progress import as_progress, notice
 from orchestrator.runs import record_file
 from orchestrator.runs.known import known_ids, known_run, no_such_run, open_with_runs, profile_of
 from orchestrator.session.project import Project
@@ -57,7 +57,7 @@ def tensorboard(
     folder: Path | str | None = None,
     show: Callable[[Board], None] | None = None,
     port: int = PORT,
-    progress: Progress | None = None,
+    progress: Progress | Callable[[str], None] | None = None,
 ) -> Board:
     """Download what the run has written for TensorBoard so far; by default, of the latest run.
 
@@ -65,7 +65,7 @@ def tensorboard(
     seconds until the process is interrupted. Raises UsageError if the run has ended and wrote nothing for
     TensorBoard.
     """
-    project, tell = Project.at(folder), progress or Silent()
+    project, tell = Project.at(folder), as_progress(progress)
     if show is not None:
         _require_port(port, run_id)
     run = _settled(project, run_id, lease)

@@ -7,21 +7,18 @@ from dataclasses import replace
 from pathlib import Path
 from typing import TYPE_CHECKING
 
-from orchestrator.model import Progress, RunRecord, Silent
+from orchestrator.model import Progress, RunRecord
+from orchestrator.model.progress import Output, as_progress
 from orchestrator.runs.known import known_run, profile_of
 from orchestrator.session.interrupts import Interrupts
 from orchestrator.session.project import Project, check_run_id, new_run_id
 from orchestrator.session.turns import shared_use, turn_of
 
 if TYPE_CHECKING:
+    from orchestrator.leases.consent import Approve
     from orchestrator.ledger import Lease
-    from orchestrator.plan import Plan
     from orchestrator.profile import Profile
     from orchestrator.training.one_run import RunOptions
-
-    Approve = Callable[[Plan], bool]
-
-Output = Callable[[bytes], None]
 
 
 def train(
@@ -39,7 +36,7 @@ def train(
     strict: bool = False,
     output: Output | None = None,
     approve: Approve | None = None,
-    progress: Progress | None = None,
+    progress: Progress | Callable[[str], None] | None = None,
 ) -> RunRecord:
     """Send, verify, run, follow, pull and check one run of the lease's profile; returns its record.
 
@@ -57,7 +54,7 @@ def train(
     ResumeRefused, RunFailed (the record is in `runs/<id>/`), HostError (the run continues), NotAccepted.
     """
     with Interrupts() as interrupts:
-        project, tell = Project.at(folder), progress or Silent()
+        project, tell = Project.at(folder), as_progress(progress)
         held = project.lease(lease)
         profile = profile_of(held, overrides)
         from orchestrator.promotion.gate import judge
@@ -103,7 +100,7 @@ def attach(
     lease: str | None = None,
     folder: Path | str | None = None,
     output: Output | None = None,
-    progress: Progress | None = None,
+    progress: Progress | Callable[[str], None] | None = None,
 ) -> RunRecord:
     """Follow a run that was started before until it ends, and download its results. Raises what `train`
     raises."""
@@ -115,7 +112,7 @@ def attach(
     from orchestrator.runs.outcome import raise_for_outcome
     from orchestrator.training.one_run import finish, opened
 
-    tell = progress or Silent()
+    tell = as_progress(progress)
     with reported(project, profile, run.run_id, tell, began=True) as ended:
         with (
             shared_use(project, profile.name),

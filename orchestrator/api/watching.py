@@ -8,16 +8,13 @@ from typing import TYPE_CHECKING
 
 from orchestrator.ledger import Lease
 from orchestrator.model import Progress, RunRecord, clouds
+from orchestrator.model.progress import Output
 from orchestrator.profile import load
 from orchestrator.runs.known import known_ids, no_such_run
 from orchestrator.session.project import Project, check_run_id
 
 if TYPE_CHECKING:
-    from orchestrator.plan import Plan
-
-    Approve = Callable[[Plan], bool]
-
-Output = Callable[[bytes], None]
+    from orchestrator.leases.consent import Approve
 
 
 def watch(
@@ -27,7 +24,7 @@ def watch(
     folder: Path | str | None = None,
     output: Output | None = None,
     approve: Approve | None = None,
-    progress: Progress | None = None,
+    progress: Progress | Callable[[str], None] | None = None,
 ) -> RunRecord:
     """Follow the run until it ends and download its results; retry it as its profile's `retry` allows.
 

@@ -5,7 +5,7 @@ from __future__ import annotations
 import sys
 import threading
 import time
-from collections.abc import Callable, Iterator
+from collections.abc import Iterator
 from contextlib import contextmanager, suppress
 from typing import TextIO
 
@@ -14,7 +14,7 @@ from orchestrator.cli.command_log import CommandLog, Loudness, current
 from orchestrator.cli.startup_lines import Folded
 from orchestrator.cli.status_line import StatusLine
 from orchestrator.cli.terminal import Shown, ours
-from orchestrator.model.progress import Pace, Progress
+from orchestrator.model.progress import Output, Pace, Progress
 from orchestrator.report.pace import pace_line
 
 _EVERY_S = 2.0
@@ -88,9 +88,6 @@ class Live(progress.Moving):
                 pace, told_at = self._pace
                 text = pace_line(pace, since=time.monotonic() - told_at, columns=width)
                 self._line.draw(ours(text), width)
-
-
-Output = Callable[[bytes], None]
 
 
 @contextmanager

@@ -12,6 +12,7 @@ from orchestrator.plan import Plan
 from orchestrator.profile import Profile
 
 Approve = Callable[[Plan], bool]
+"""Receives a plan with its price; returns whether to go on."""
 
 
 class Consent:

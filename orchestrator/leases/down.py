@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import time
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from contextlib import ExitStack, suppress
 from pathlib import Path
 from typing import Any
@@ -18,14 +18,14 @@ from orchestrator.errors import (
     StorageError,
     UsageError,
 )
-from orchestrator.leases.down_all import Approve, down_all
+from orchestrator.leases.down_all import ApproveDeletion, down_all
 from orchestrator.leases.remains import describe_remains
 from orchestrator.ledger import Lease, Ledger
 from orchestrator.ledger.events import DeleteIntent, LeaseClosed, LedgerEvent, MachineEnded
-from orchestrator.model import DownReport, Machine, Progress, RunRecord, Silent
+from orchestrator.model import DownReport, Machine, Progress, RunRecord
 from orchestrator.model.counted import few
 from orchestrator.model.outcomes import ExitReason
-from orchestrator.model.progress import notice
+from orchestrator.model.progress import as_progress, notice
 from orchestrator.providers import open_provider
 from orchestrator.session import unrecorded
 from orchestrator.session.machines import await_existing, end_and_prove, note_ends
@@ -43,8 +43,8 @@ def down(
     everything: bool = False,
     others: bool = False,
     clouds: Sequence[str] = (),
-    approve: Approve | None = None,
-    progress: Progress | None = None,
+    approve: ApproveDeletion | None = None,
+    progress: Progress | Callable[[str], None] | None = None,
 ) -> DownReport:
     """Delete the lease's machine and confirm that it is gone. No lease is a success, and so is the id of one
     that is closed, for instance by another call meanwhile.
@@ -54,7 +54,7 @@ def down(
     on the clouds of the leases. `approve` gets the list before anything is deleted. Raises Busy, UsageError,
     ProviderError, and CleanupUnproven if something may still cost money.
     """
-    tell = progress or Silent()
+    tell = as_progress(progress)
     project = Project.at(folder)
     project.remove_abandoned()
     if everything:

@@ -86,7 +86,9 @@ class _Unseen:
     leases: set[str]
 
 
-Approve = Callable[[Sequence[Target]], bool]
+ApproveDeletion = Callable[[Sequence[Target]], bool]
+"""Receives what would be deleted; returns whether to delete it."""
+
 End = Callable[[Project, Lease, bool, Progress, "frozenset[str] | None"], DownReport]
 
 
@@ -96,7 +98,7 @@ def down_all(
     discard: bool,
     others: bool,
     clouds: Sequence[str],
-    approve: Approve | None,
+    approve: ApproveDeletion | None,
     end_lease: End,
     tell: Progress,
 ) -> list[DownReport]:

@@ -28,10 +28,10 @@ from orchestrator.model import (
     MachineState,
     Progress,
     Provider,
-    Silent,
     clouds,
     unseen_in,
 )
+from orchestrator.model.progress import as_progress
 from orchestrator.providers import open_provider
 from orchestrator.session.owner import is_mine
 from orchestrator.session.project import Project
@@ -114,7 +114,7 @@ def gc(
     folder: Path | str | None = None,
     now: datetime | None = None,
     opened: Open = open_provider,
-    progress: Progress | None = None,
+    progress: Progress | Callable[[str], None] | None = None,
 ) -> GcReport:
     """Delete this user's machines on `clouds` whose deadline passed MARGIN ago, and confirm that they are
     gone.
@@ -125,7 +125,7 @@ def gc(
     them. Safe to repeat and to run concurrently. One cloud or machine that refuses does not stop the others:
     see `proven`. Raises ProviderError if the only cloud that was asked does not answer.
     """
-    tell = progress or Silent()
+    tell = as_progress(progress)
     unpulled = {} if discard else _unpulled(Project.at(folder))
     machines: list[Found] = []
     unseen: dict[str, str] = {}

@@ -2,21 +2,31 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping
+from collections.abc import Callable, Iterator, Mapping
 from contextlib import contextmanager
 from dataclasses import dataclass, field
 from typing import Protocol, runtime_checkable
 
+Output = Callable[[bytes], None]
+"""Receives what a job prints, in blocks of any length."""
 
+
+@runtime_checkable
 class Progress(Protocol):
-    """Where long operations report what they do. For display only: nothing is decided by it."""
+    """Where long operations report what they do. For display only: nothing is decided by it.
 
-    def say(self, text: str) -> None: ...
+    With a method `notice(text)` as well, it gets by that what the user has to know in any case: what is left,
+    what costs money, what was not done.
+    """
+
+    def say(self, text: str) -> None:
+        """Report one step of the work, or something that the user has to know."""
+
     def transfer(self, label: str, done: int, total: int) -> None:
         """Report `done` of `total` bytes of `label`. May be called at any rate; the last call has done ==
         total.
 
-        A `total` of 0: the operation has no size. A `label` of "" ends such an operation. See `doing`.
+        A `total` of 0: the operation has no size. A `label` of "" ends such an operation.
         """
 
 
@@ -71,6 +81,32 @@ class Silent:
 
     def say(self, text: str) -> None: ...
     def transfer(self, label: str, done: int, total: int) -> None: ...
+
+
+@dataclass(frozen=True)
+class _Called:
+    """Progress that calls a function with each line."""
+
+    line: Callable[[str], object]
+
+    def say(self, text: str) -> None:
+        self.line(text)
+
+    def transfer(self, label: str, done: int, total: int) -> None: ...
+
+
+def as_progress(given: Progress | Callable[[str], None] | None) -> Progress:
+    """Return the Progress of a `progress` argument: itself, a function that gets each line, or None for none.
+
+    Raise TypeError for anything else, before anything is done.
+    """
+    if given is None:
+        return Silent()
+    if isinstance(given, Progress):
+        return given
+    if callable(given):
+        return _Called(given)
+    raise TypeError(f"progress: expected a function of one text, or say() and transfer(), not {given!r}")
 
 
 def notice(progress: Progress, text: str) -> None:

@@ -3,15 +3,16 @@
 from __future__ import annotations
 
 import time
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from difflib import get_close_matches
 from pathlib import Path
 from typing import Any
 
 from orchestrator.errors import Changed, UsageError
-from orchestrator.model import Progress, Silent
+from orchestrator.model import Progress
 from orchestrator.model.acceptance import MODELS, How, ModelHistory, Promotion
+from orchestrator.model.progress import as_progress
 from orchestrator.promotion.registry import Registry, known_models, read_or_copy, registry_of
 from orchestrator.session.project import Project
 
@@ -78,14 +79,14 @@ def rollback(
     *,
     model: str = CURRENT,
     folder: Path | str | None = None,
-    progress: Progress | None = None,
+    progress: Progress | Callable[[str], None] | None = None,
 ) -> Model:
     """Make an earlier accepted run current again; without `run_id`, the one that was current before.
 
     Calls run one after the other: the second starts from the result of the first. Raise UsageError if there
     is no such run, or if its files are not on this computer.
     """
-    project, tell = Project.at(folder), progress or Silent()
+    project, tell = Project.at(folder), as_progress(progress)
     if model not in known_models(project):
         raise _unknown_model(project, model)
     registry = registry_of(project, model)

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import os
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from dataclasses import asdict, dataclass, replace
 from pathlib import Path
 from typing import Any
@@ -11,7 +11,8 @@ from typing import Any
 from orchestrator import catalog
 from orchestrator.catalog.for_plan import offers_for, warnings_for
 from orchestrator.errors import UsageError
-from orchestrator.model import AcceleratorNeed, Bound, Need, Offer, Progress, Silent, clouds
+from orchestrator.model import AcceleratorNeed, Bound, Need, Offer, Progress, clouds
+from orchestrator.model.progress import as_progress
 from orchestrator.plan import rank
 from orchestrator.profile import Profile, load
 from orchestrator.reads.advice import advice_here
@@ -142,7 +143,7 @@ def size(
     limit: float = LIMIT,
     overrides: Sequence[str] = (),
     folder: Path | str | None = None,
-    progress: Progress | None = None,
+    progress: Progress | Callable[[str], None] | None = None,
 ) -> Sized:
     """Run the unmodified training here up to its first step, repeat that step with other batch sizes, and
     return what it needs. Everything that it writes is discarded.
@@ -153,7 +154,7 @@ def size(
     UsageError if there is nothing to measure, RunFailed if the program fails before its first step,
     LocalError if this computer's memory is too small for that step.
     """
-    tell = progress or Silent()
+    tell = as_progress(progress)
     if profile is None and not command:
         raise UsageError(
             "Neither a profile nor a command was given.",

@@ -5,7 +5,7 @@ from __future__ import annotations
 
 import json
 import shutil
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from dataclasses import replace
 from pathlib import Path
 
@@ -13,8 +13,9 @@ from orchestrator import jobs
 from orchestrator.errors import HostError, MalformedAnswer
 from orchestrator.hosts.atomic import atomic_write
 from orchestrator.leases.remains import naming
-from orchestrator.model import Job, Progress, Silent
+from orchestrator.model import Job, Progress
 from orchestrator.model.answers import SHORT
+from orchestrator.model.progress import as_progress
 from orchestrator.runs import collect
 from orchestrator.runs.known import known_run, profile_of
 from orchestrator.runs.spec import require_given
@@ -48,7 +49,7 @@ def analyse(
     lease: str | None = None,
     overrides: Sequence[str] = (),
     folder: Path | str | None = None,
-    progress: Progress | None = None,
+    progress: Progress | Callable[[str], None] | None = None,
 ) -> Profiled:
     """Run the command of a run once more on its machine, in a folder of its own, and measure its input.
 
@@ -59,7 +60,7 @@ def analyse(
     project = Project.at(folder)
     held, run = known_run(project, run_id, lease)
     require_given(held, overrides)
-    tell, profile = progress or Silent(), profile_of(held, overrides)
+    tell, profile = as_progress(progress), profile_of(held, overrides)
     ledger = project.ledger(held.id)
     with naming(ledger, "orch status"), open_session(project, ledger, profile, progress=tell) as session:
         home = project.run(run.run_id) / PLACE

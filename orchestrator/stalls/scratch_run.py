@@ -18,11 +18,12 @@ from orchestrator import jobs
 from orchestrator.errors import LocalError, MalformedAnswer, UsageError
 from orchestrator.hosts.atomic import atomic_write
 from orchestrator.hosts.here import HereHost
-from orchestrator.model import Agent, Exited, Job, Progress, Silent
+from orchestrator.model import Agent, Exited, Job, Progress
 from orchestrator.model.answers import Malformed
 from orchestrator.model.files import last_bytes, regular_bytes
 from orchestrator.model.outcomes import ExitReason
 from orchestrator.model.plain import plain
+from orchestrator.model.progress import as_progress
 from orchestrator.profile import load
 from orchestrator.replay.command_line import command_python
 from orchestrator.runs import collect
@@ -149,7 +150,7 @@ def profile(
     folder: Path | str | None = None,
     limit: float = LIMIT,
     output: Callable[[bytes], None] | None = None,
-    progress: Progress | None = None,
+    progress: Progress | Callable[[str], None] | None = None,
 ) -> Profiled:
     """Measure the training that `command` runs, on this computer, in a scratch copy of the current folder.
 
@@ -158,7 +159,7 @@ def profile(
     and LocalError if there is no room for a scratch copy.
     """
     wanted = wish or Options()
-    tell = progress or Silent()
+    tell = as_progress(progress)
     project = Project.at(folder)
     project.ignore_runs()
     argv, environment, cwd = _command(command)

@@ -7,13 +7,14 @@ from typing import TYPE_CHECKING
 from orchestrator.ledger import Lease
 from orchestrator.model import Place, Progress, RunRecord
 from orchestrator.model.outcomes import ExitReason
+from orchestrator.model.progress import Output
 from orchestrator.profile import Profile
 from orchestrator.profile.overrides import secrets_of
 from orchestrator.runs.known import profile_of
 from orchestrator.runs.retries import failed_places
 from orchestrator.session.interrupts import Interrupts
 from orchestrator.session.project import Project
-from orchestrator.training.one_run import Output, RunOptions, one_run
+from orchestrator.training.one_run import RunOptions, one_run
 from orchestrator.training.resume import require_checkpoints
 from orchestrator.training.retrying import Course, until_it_ends
 

@@ -8,7 +8,6 @@ from __future__ import annotations
 
 import math
 import time
-from collections.abc import Callable
 from dataclasses import dataclass
 
 from orchestrator.errors import UsageError
@@ -16,6 +15,7 @@ from orchestrator.leases.settle import collect_stored, settle
 from orchestrator.ledger import Lease, LeasedRun, Ledger
 from orchestrator.model import Progress, RunRecord
 from orchestrator.model.outcomes import ExitReason
+from orchestrator.model.progress import Output
 from orchestrator.profile import Profile
 from orchestrator.providers import open_provider
 from orchestrator.runs import collect, logs, record_file
@@ -28,7 +28,6 @@ from orchestrator.session.reach import ending_of_machine, require_seen
 from orchestrator.session.turns import turn_of
 from orchestrator.storage import open_store
 
-Output = Callable[[bytes], None]
 _POLL_S = 10.0
 _PUT_S = 120.0
 """Seconds that a record may take to reach the store after its run was pulled elsewhere."""

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import shlex
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass, replace
 
@@ -14,6 +14,7 @@ from orchestrator.leases.settle import require_gone, settle, settle_on_exit
 from orchestrator.ledger import FIRST, Lease, Retried
 from orchestrator.model import Progress, RunRecord
 from orchestrator.model.plain import moment
+from orchestrator.model.progress import Output
 from orchestrator.profile import Profile, load
 from orchestrator.profile.overrides import name_of, secrets_of, without_secrets
 from orchestrator.runs import attempts, collect, follow, record_file, space
@@ -30,8 +31,6 @@ from orchestrator.training import elsewhere
 from orchestrator.training.bring_home import bring_home
 from orchestrator.training.checkers import checkers_ahead
 from orchestrator.training.start import begin, prepared, running
-
-Output = Callable[[bytes], None]
 
 
 @dataclass(frozen=True)
