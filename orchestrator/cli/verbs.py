@@ -2,10 +2,12 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
+from functools import cache
 from pathlib import Path
-from typing import Any
+from typing import Annotated, Any
 
+import typer
 import typer.core
 
 from orchestrator.cli.command_log import CommandLog, Loudness, logged
@@ -16,10 +18,7 @@ class Command(typer.core.TyperCommand):
 
     def __init__(self, *args: Any, **settings: Any) -> None:
         super().__init__(*args, **settings)
-        self.params += [
-            _loudness(Loudness.QUIET, "-q", "Print no progress, only notices and results."),
-            _loudness(Loudness.VERBOSE, "-v", "Print details too: durations, commands on machines, retries."),
-        ]
+        self.params += _loudness_options()
 
     def invoke(self, ctx: Any) -> Any:
         log = CommandLog(str(self.name), ctx.params, ctx.meta.get(_META, Loudness.NORMAL))
@@ -30,16 +29,38 @@ class Command(typer.core.TyperCommand):
 _META = "orch.loudness"
 
 
-def _loudness(which: Loudness, short: str, text: str) -> Any:
-    """The option that sets the loudness of a command; the last one on the command line counts."""
+def _setting(which: Loudness) -> Callable[[typer.Context, bool], None]:
+    """Set the loudness of a command; the last option on the command line counts."""
 
-    def keep(ctx: Any, _: Any, given: bool) -> None:
+    def keep(ctx: typer.Context, given: bool) -> None:
         if given:
             ctx.meta[_META] = which
 
-    return typer.core.TyperOption(
-        param_decls=[f"--{which.value}", short], is_flag=True, expose_value=False, callback=keep, help=text
+    return keep
+
+
+def _option(which: Loudness, short: str, text: str) -> Any:
+    return typer.Option(
+        f"--{which.value}", short, callback=_setting(which), expose_value=False, show_default=False, help=text
     )
+
+
+_Quiet = Annotated[bool, _option(Loudness.QUIET, "-q", "Print no progress, only notices and results.")]
+_Verbose = Annotated[
+    bool, _option(Loudness.VERBOSE, "-v", "Print details too: durations, commands on machines, retries.")
+]
+
+
+def _with_loudness(quiet: _Quiet = False, verbose: _Verbose = False) -> None:
+    """Declare the options that every verb has."""
+
+
+@cache
+def _loudness_options() -> list[Any]:
+    """The options as typer makes them: how it does is not the same in all its versions."""
+    app = typer.Typer(add_completion=False)
+    app.command()(_with_loudness)
+    return list(typer.main.get_command(app).params)
 
 
 class Verb(Command):
