@@ -19,10 +19,10 @@ from orchestrator.errors import (
     UsageError,
 )
 from orchestrator.leases.down_all import ApproveDeletion, down_all
-from orchestrator.leases.remains import describe_remains
+from orchestrator.leases.remains import command_to_fetch, describe_remains
 from orchestrator.ledger import Lease, Ledger
 from orchestrator.ledger.events import DeleteIntent, LeaseClosed, LedgerEvent, MachineEnded
-from orchestrator.model import DownReport, Machine, Progress, RunRecord
+from orchestrator.model import DownReport, Machine, Progress, Provider, RunRecord
 from orchestrator.model.counted import few
 from orchestrator.model.outcomes import ExitReason
 from orchestrator.model.progress import as_progress, notice
@@ -203,7 +203,7 @@ def _end_on(
     if machines and not discard:
         lease = unrecorded.require(project, lease, provider, machines)
     if machines and lease.uncollected and not discard:
-        _refuse(lease)
+        raise _refuse(project, lease, provider, machines[0])
     if machines:
         if lease.uncollected:
             notice(tell, f"Discarding the results of {', '.join(run.run_id for run in lease.uncollected)}")
@@ -266,15 +266,25 @@ def _unasked(lease: Lease, unseen: Mapping[str, ProviderError]) -> CleanupUnprov
     )
 
 
-def _refuse(lease: Lease) -> None:
-    ids = ", ".join(run.run_id for run in lease.uncollected)
-    first = lease.uncollected[0]
-    one = f"{'logs -f' if first.exit_reason is None else 'pull'} {first.run_id}"
-    bring = one if len(lease.uncollected) == 1 else f"pull --all --lease {lease.id}"
-    raise Busy(
-        f"Results of {ids} are on the machine only; deleting it would lose them.",
+def _refuse(project: Project, lease: Lease, provider: Provider, machine: Machine) -> Busy:
+    """Return the refusal to delete a machine that has active runs, or results that are nowhere else."""
+    if lease.active:
+        from orchestrator.leases.lease_status import runs_now
+
+        runs_now(project, lease, provider, machine)
+        lease = project.ledger(lease.id).lease()
+    ended = [run.run_id for run in lease.uncollected if run.exit_reason is not None]
+    active, ids = ", ".join(lease.active), ", ".join(ended)
+    goes_on = f"{active} {'is' if len(lease.active) == 1 else 'are'} running on the machine" if active else ""
+    said = [f"{goes_on}; deleting it would end what runs there, and lose its results."] if active else []
+    said += [f"Results of {ids} are on the machine only; deleting it would lose them."] if ended else []
+    bring = command_to_fetch(lease)
+    several = bring.endswith("--all")
+    return Busy(
+        " ".join(said),
         exists=f"The machine is still running, at ${lease.price:.2f}/h.",
-        next_command=f"orch {bring}    # or, to lose them: orch down {lease.id} --discard",
+        next_command=f"{bring}{f' --lease {lease.id}' if several else ''}    "
+        f"# or, to lose them: orch down {lease.id} --discard",
     )
 
 

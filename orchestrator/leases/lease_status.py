@@ -48,7 +48,7 @@ def _asked(project: Project, lease: Lease, ask: bool) -> LeaseStatus:
 
         with suppress(HostError):
             lease, runs_known = unrecorded.ask(project, lease, provider, machines), True
-    runs = _now(project, lease, provider, machines[0])
+    runs = runs_now(project, lease, provider, machines[0])
     return lease_status(lease, machines[0], runs=runs, runs_known=runs_known)
 
 
@@ -67,10 +67,10 @@ def _settled(project: Project, lease: Lease, provider: Provider) -> Lease:
     return ledger.lease()
 
 
-def _now(project: Project, lease: Lease, provider: Provider, machine: Machine) -> Mapping[str, str]:
+def runs_now(project: Project, lease: Lease, provider: Provider, machine: Machine) -> Mapping[str, str]:
     """The state of runs whose end was not observed here, from the machine itself, by run id.
 
-    The machine is also told which of its runs were pulled.
+    An end that is seen is recorded. The machine is also told which of its runs were pulled.
     """
     unseen = [
         (run, run.draft.agent) for run in lease.runs.values() if run.exit_reason is None and run.draft.agent

@@ -51,6 +51,27 @@ def naming(ledger: Ledger | None, again: str) -> Iterator[None]:
         raise
 
 
+def what_is_there(lease: Lease) -> str:
+    """Return which runs are active on the lease's machine, as far as its ledger knows, and which left results
+    there that are nowhere else: the end of a sentence about that machine. "" for none.
+    """
+    active, ended = lease.active, [run.run_id for run in lease.uncollected if run.exit_reason is not None]
+    goes_on = f"{', '.join(active)} {'goes' if len(active) == 1 else 'go'} on there" if active else ""
+    left = f"results of {', '.join(ended)} are on it only" if ended else ""
+    return " and ".join(part for part in (goes_on, left) if part)
+
+
+def command_to_fetch(lease: Lease) -> str:
+    """Return the command that downloads what is on the machine only; of an active run, at its end.
+
+    An active run that only the machine reported can be followed, but not continued.
+    """
+    if len(lease.active) == len(lease.uncollected):
+        first = lease.runs[lease.active[0]]
+        return f"orch {'logs -f' if first.found else 'watch'} {first.run_id}"
+    return f"orch pull {lease.uncollected[0].run_id if len(lease.uncollected) == 1 else '--all'}"
+
+
 def _complete(error: OrchError, lease: Lease | None, profile: object = "", *, again: str = "") -> None:
     """Fill in the missing fields of an error."""
     if error.exists is None:

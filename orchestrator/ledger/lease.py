@@ -180,6 +180,11 @@ class Lease:
         return tuple(run for run in self.runs.values() if not run.collected and run.lost is None)
 
     @property
+    def active(self) -> tuple[str, ...]:
+        """The ids of runs that were not seen to end."""
+        return tuple(run.run_id for run in self.uncollected if run.exit_reason is None)
+
+    @property
     def untold(self) -> tuple[LeasedRun, ...]:
         """The fetched runs whose machine must still be told that they were fetched."""
         return tuple(run for run in self.runs.values() if run.untold)

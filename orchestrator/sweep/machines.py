@@ -12,6 +12,7 @@ from orchestrator.leases.costs import costs
 from orchestrator.leases.down import down
 from orchestrator.leases.offered import foreseen_plan
 from orchestrator.leases.provision import provision
+from orchestrator.leases.remains import what_is_there
 from orchestrator.ledger import Lease
 from orchestrator.model import Progress
 from orchestrator.model.progress import notice
@@ -89,8 +90,7 @@ class Machines:
             if not self._is_of_a_sweep(lease):
                 return _left(lease, "it was there before this sweep. Next: orch down")
             if lease.uncollected:
-                ids = ", ".join(run.run_id for run in lease.uncollected)
-                return _left(lease, f"results of {ids} are on it only. Next: the same `orch sweep` command")
+                return _left(lease, f"{what_is_there(lease)}. Next: the same `orch sweep` command")
             try:
                 down(lease.id, folder=self.project.root, progress=tell)
             except (OrchError, OSError) as error:
