@@ -126,7 +126,7 @@ class LocalError(OrchError):
 
 
 class BeforeTheRun(KeyboardInterrupt):
-    """The user interrupted `train` before its run was started: nothing goes on there."""
+    """The user interrupted `train` before its run was started. Its text is the command that repeats it."""
 
 
 class Interrupted(KeyboardInterrupt):

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import shlex
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass, replace
 from pathlib import Path
@@ -10,6 +9,7 @@ from typing import TYPE_CHECKING
 
 from orchestrator.errors import (
     HostError,
+    Interrupted,
     LocalError,
     OrchError,
     OutOfMemory,
@@ -22,7 +22,7 @@ from orchestrator.model import Progress, RunRecord
 from orchestrator.model.outcomes import ExitReason
 from orchestrator.model.progress import Output, as_progress, notice
 from orchestrator.profile import Profile, load
-from orchestrator.profile.overrides import redacted, secrets_of
+from orchestrator.profile.overrides import secrets_of
 from orchestrator.runs.known import profile_of
 from orchestrator.session.interrupts import Interrupts
 from orchestrator.session.project import Project, check_run_id
@@ -30,14 +30,14 @@ from orchestrator.session.turns import exclusive_use, shared_use
 
 if TYPE_CHECKING:
     from orchestrator.leases.consent import Approve
-    from orchestrator.training.one_run import RunOptions
+    from orchestrator.training.options import RunOptions
 
 _ENDED = "The machine was deleted; nothing costs money any more."
 
 
 @dataclass(frozen=True)
 class _Call:
-    """One call of `run`. `words`: the command line that repeats it."""
+    """One call of `run`."""
 
     project: Project
     profile: Profile
@@ -45,8 +45,12 @@ class _Call:
     overrides: Sequence[str]
     wish: RunOptions
     tell: Progress
-    words: str
     approve: Approve | None = None
+
+    @property
+    def words(self) -> str:
+        """The command line that repeats the call."""
+        return self.wish.command(self.profile)
 
 
 def run(
@@ -79,31 +83,39 @@ def run(
     it existed before (`up`): `progress` or the error's `exists` then report it with its price. Raises what
     `up` and `train` raise, and CleanupUnproven; NotAccepted after the machine was deleted.
     """
-    project, name = Project.at(folder), check_run_id(run_id)
-    project.require_runs(name)
-    wanted = load(Path(profile), overrides=tuple(overrides), files=True)
-    from orchestrator.runs import attempts
-    from orchestrator.training.elsewhere import bring_record
-    from orchestrator.training.one_run import RunOptions
-
-    project.share(wanted.ledger)
     tell = as_progress(progress)
-    bring_record(project, wanted, name, tell)
+    from orchestrator.training.options import RunOptions
+
     wish = RunOptions(
         local_parity=local_parity,
         resume_proof=resume_proof,
         detach=detach,
         retry_failed=retry_failed,
         parallel=parallel,
-        seen=attempts.latest_attempt(project.run(name)),
-        overrides=secrets_of(overrides),
+        overrides=overrides,
         verb="run",
+        path=str(profile),
+        run_id=check_run_id(run_id),
     )
-    words = _words(profile, name, overrides, wish)
+    return run_as(wish, folder, output, tell)
+
+
+def run_as(asked: RunOptions, folder: Path | str | None, output: Output | None, tell: Progress) -> RunRecord:
+    """Like `run`, with its options as one value."""
+    project, name = Project.at(folder), asked.run_id
+    project.require_runs(name)
+    wanted = load(Path(asked.path), overrides=tuple(asked.overrides), files=True)
+    from orchestrator.runs import attempts
+    from orchestrator.training.elsewhere import bring_record
+
+    project.share(wanted.ledger)
+    bring_record(project, wanted, name, tell)
+    seen = attempts.latest_attempt(project.run(name))
+    wish = replace(asked, seen=seen, overrides=secrets_of(asked.overrides), asked=asked)
     from orchestrator.runs.endings import reported
 
     with reported(project, wanted, name, tell) as ended:
-        return ended(_run(_Call(project, wanted, name, overrides, wish, tell, words), output))
+        return ended(_run(_Call(project, wanted, name, asked.overrides, wish, tell), output))
 
 
 def run_again(
@@ -117,7 +129,7 @@ def run_again(
     approve: Approve | None,
 ) -> RunRecord:
     """Like `run`, with a profile that was read, and `approve` asked before money is spent. See `rerun`."""
-    return _run(_Call(project, profile, name, overrides, wish, tell, wish.words, approve), output)
+    return _run(_Call(project, profile, name, overrides, wish, tell, approve), output)
 
 
 def _run(call: _Call, output: Output | None) -> RunRecord:
@@ -135,7 +147,7 @@ def _run(call: _Call, output: Output | None) -> RunRecord:
         error.record = record  # type: ignore[attr-defined]
         raise
     if left:
-        notice(call.tell, left)
+        notice(call.tell, str(left))
     if call.wish.same_as is not None:
         return record  # a repeated run has no new model
     return judge(call.project, call.profile, record, "run", call.tell)
@@ -168,7 +180,7 @@ def _require(call: _Call) -> None:
     from orchestrator.training.resume import require_checkpoints
 
     if call.wish.resume_proof:
-        require_checkpoints(call.profile)
+        require_checkpoints(call.profile, call.words)
     if call.wish.seen is None:
         _require_space(call)
 
@@ -177,13 +189,6 @@ def _require_space(call: _Call) -> None:
     from orchestrator.runs import space
 
     space.require_results(call.project, call.profile, "Nothing was rented or sent by this call.", call.words)
-
-
-def _words(profile: str | Path, run_id: str, overrides: Sequence[str], wish: RunOptions) -> str:
-    proofs = {"--local-parity": wish.local_parity, "--resume-proof": wish.resume_proof}
-    flags = [flag for flag, given in proofs.items() if given]
-    sets = [word for override in redacted(overrides) for word in ("--set", override)]
-    return shlex.join(["orch", "run", str(profile), "--run-id", run_id, *flags, *sets])
 
 
 def _answered(call: _Call) -> RunRecord | None:
@@ -263,24 +268,34 @@ def _lease(call: _Call) -> Lease | None:
     return found[-1] if found else None
 
 
-def _end(call: _Call) -> str | None:
+@dataclass(frozen=True)
+class _Left:
+    """What is left of a machine, why, and the next command."""
+
+    text: str
+    next_command: str
+
+    def __str__(self) -> str:
+        return f"{self.text} Next: {self.next_command}"
+
+
+def _end(call: _Call) -> _Left | None:
     """Delete the machine that `run` created; returns what is left and why, if it must stay. Raises what
     `down` does.
     """
     from orchestrator.leases.down import down
+    from orchestrator.leases.remains import command_to_fetch, what_is_there
 
     with exclusive_use(call.project, call.profile.name) as nobody:
         lease = _lease(call)
         if lease is None:
             return None
         if not nobody:
-            return _left(lease, "another orch uses it. The last `run` ends it; or: orch down")
+            return _left(lease, "another orch uses it, and the last `run` ends it", "orch status")
         if lease.for_run is None:
-            return _left(lease, "it was there before this call. Next: orch down")
+            return _left(lease, "it was there before this call", "orch down")
         if lease.uncollected:
-            ids = ", ".join(run.run_id for run in lease.uncollected)
-            which = lease.uncollected[0].run_id if len(lease.uncollected) == 1 else "--all"
-            return _left(lease, f"results of {ids} are on it only. Next: orch pull {which}")
+            return _left(lease, what_is_there(lease), command_to_fetch(lease))
         down(lease.id, folder=call.project.root, progress=call.tell)
         return None
 
@@ -289,31 +304,50 @@ def _detached(call: _Call) -> str:
     """The notice that a detached run continues and its machine stays."""
     lease = _lease(call)
     price = f", at ${lease.price:.2f}/h" if lease else ""
-    return f"{call.run_id} is running; its machine stays{price}. To finish it: {call.words}"
+    finish = call.wish.command(call.profile, detach=False)
+    return f"{call.run_id} is running; its machine stays{price}. To finish it: {finish}"
 
 
-def _left(lease: Lease, why: str) -> str:
+def _left(lease: Lease, why: str, next_command: str) -> _Left:
     machine = (lease.machine or {}).get("id", f"of {lease.id}")
-    return f"The machine {machine} was left running, at ${lease.price:.2f}/h: {why}"
+    return _Left(f"The machine {machine} was left running, at ${lease.price:.2f}/h: {why}.", next_command)
 
 
 def _end_after(call: _Call, error: BaseException) -> None:
-    """Delete the machine after a failure; the error then says what is left and what to do."""
+    """Delete the machine after a failure; the error then says what is left and what to do.
+
+    An interrupt becomes Interrupted, which says so too.
+    """
     lease = _lease(call)
     had = lease is not None and lease.machine is not None
     try:
         left = _end(call)
     except OrchError as unended:
-        left = f"Its machine could not be ended: {unended.message} {unended.exists or ''}".rstrip()
+        said = f"Its machine could not be ended: {unended.message} {unended.exists or ''}".rstrip()
+        left = _Left(said, f"orch down {lease.id}" if lease else "orch status")
+    if isinstance(error, Interrupted):  # of `up`, which says what it left
+        raise Interrupted(_ENDED if had and left is None else error.exists, call.words) from None
+    if isinstance(error, KeyboardInterrupt) and (left or had):
+        raise _interrupted(call, left) from None
     if not isinstance(error, OrchError):
         if left or had:
-            notice(call.tell, left or _ENDED)
+            notice(call.tell, str(left or _ENDED))
         return
-    if not had:
-        return
+    if had:
+        _say_what_is_left(call, error, left)
+
+
+def _interrupted(call: _Call, left: _Left | None) -> Interrupted:
+    if left is None:
+        return Interrupted(_ENDED, call.words)
+    other = "" if call.wish.words else f"; or: {left.next_command}"
+    return Interrupted(left.text, f"{call.words}    # goes on from here{other}")
+
+
+def _say_what_is_left(call: _Call, error: OrchError, left: _Left | None) -> None:
     files = f" What came home of the run is in {call.project.run(call.run_id)}."
     kept = files if isinstance(error, (RunFailed, ParityMismatch)) else ""
-    error.exists = (left or _ENDED) + kept
+    error.exists = (left.text if left else _ENDED) + kept
     to_fetch = left is not None and isinstance(error, ResultsLost)  # it names the command that fetches them
     if isinstance(error, LocalError):
         ends = ": it brings the results home, and ends the machine" if left else ""
@@ -324,3 +358,5 @@ def _end_after(call: _Call, error: BaseException) -> None:
         error.next_command = more_memory(error.record.lacked, str(call.profile.path), call.words)
     elif isinstance(error, (RunFailed, ParityMismatch, HostError)) and not to_fetch:
         error.next_command = call.words
+    elif left and error.next_command is None:
+        error.next_command = left.next_command

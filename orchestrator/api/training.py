@@ -18,7 +18,7 @@ if TYPE_CHECKING:
     from orchestrator.leases.consent import Approve
     from orchestrator.ledger import Lease
     from orchestrator.profile import Profile
-    from orchestrator.training.one_run import RunOptions
+    from orchestrator.training.options import RunOptions
 
 
 def train(
@@ -53,24 +53,40 @@ def train(
     as by `up`, if that costs more. Raises UsageError, LintRefused, StackMismatch, SyncError, ParityMismatch,
     ResumeRefused, RunFailed (the record is in `runs/<id>/`), HostError (the run continues), NotAccepted.
     """
+    tell = as_progress(progress)
+    from orchestrator.training.options import RunOptions
+
+    options = (local_parity, resume_proof, detach, strict, retry_failed, parallel)
+    wish = RunOptions(*options, overrides=overrides, new_data=new_data)
+    wish = replace(wish, run_id=run_id or "", lease=lease or "")
+    return train_as(wish, folder, output, approve, tell)
+
+
+def train_as(
+    wish: RunOptions,
+    folder: Path | str | None,
+    output: Output | None,
+    approve: Approve | None,
+    tell: Progress,
+) -> RunRecord:
+    """Like `train`, with its options as one value."""
     with Interrupts() as interrupts:
-        project, tell = Project.at(folder), as_progress(progress)
-        held = project.lease(lease)
-        profile = profile_of(held, overrides)
+        project = Project.at(folder)
+        held = project.lease(wish.lease or None)
+        profile = profile_of(held, wish.overrides)
         from orchestrator.promotion.gate import judge
         from orchestrator.runs import attempts
         from orchestrator.runs.endings import reported
         from orchestrator.training.attended import train_to_the_end
         from orchestrator.training.elsewhere import bring_record
-        from orchestrator.training.one_run import RunOptions, refuse_another_machine
+        from orchestrator.training.one_run import refuse_another_machine
 
         refuse_another_machine(profile_of(held, ()), profile)
-        name = check_run_id(run_id) if run_id else new_run_id(profile.name)
+        name = check_run_id(wish.run_id) if wish.run_id else new_run_id(profile.name)
+        interrupts.again, interrupts.run_id, interrupts.price = wish.command(profile), name, held.price
         project.require_runs(name)
         bring_record(project, profile, name, tell)
-        options = (local_parity, resume_proof, detach, strict, retry_failed, parallel)
-        seen = attempts.latest_attempt(project.run(name))
-        wish = RunOptions(*options, seen, overrides, new_data=new_data)
+        wish = replace(wish, seen=attempts.latest_attempt(project.run(name)))
         job = (project, held, profile, name, wish, interrupts, output, tell, approve)
         with reported(project, profile, name, tell) as ended:
             with shared_use(project, profile.name):

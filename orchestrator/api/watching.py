@@ -3,12 +3,13 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Sequence
+from dataclasses import replace
 from pathlib import Path
 from typing import TYPE_CHECKING
 
 from orchestrator.ledger import Lease
 from orchestrator.model import Progress, RunRecord, clouds
-from orchestrator.model.progress import Output
+from orchestrator.model.progress import Output, as_progress
 from orchestrator.profile import load
 from orchestrator.runs.known import known_ids, no_such_run
 from orchestrator.session.project import Project, check_run_id
@@ -38,31 +39,20 @@ def watch(
     lease = _lease_of(project, name)
     if lease is None:
         raise no_such_run(f"Nothing in {project.root} began a run {name}.", name, known_ids(project))
+    tell = as_progress(progress)
+    from orchestrator.training.options import RunOptions, sets
+
+    words = f"orch watch {name}{sets(overrides)}"
+    wish = RunOptions(parallel=True, overrides=overrides, run_id=name, words=words)
     if lease.for_run == name or not lease.open:
-        from orchestrator.api.run_job import run
+        from orchestrator.api.run_job import run_as
 
-        return run(
-            lease.profile["path"],
-            run_id=name,
-            overrides=(*_given(lease), *overrides),
-            folder=project.root,
-            retry_failed=False,
-            parallel=True,
-            output=output,
-            progress=progress,
-        )
-    from orchestrator.api.training import train
+        given = (*_given(lease), *overrides)
+        as_run = replace(wish, overrides=given, verb="run", path=lease.profile["path"])
+        return run_as(as_run, project.root, output, tell)
+    from orchestrator.api.training import train_as
 
-    return train(
-        run_id=name,
-        lease=lease.id,
-        folder=project.root,
-        parallel=True,
-        overrides=overrides,
-        output=output,
-        approve=approve,
-        progress=progress,
-    )
+    return train_as(replace(wish, lease=lease.id), project.root, output, approve, tell)
 
 
 def _lease_of(project: Project, run_id: str) -> Lease | None:

@@ -61,8 +61,8 @@ def run(
                 progress=progress,
             )
     except KeyboardInterrupt as interrupt:
-        left = f"{interrupt.exists}\n" if isinstance(interrupt, Interrupted) else ""
-        said = f"\nInterrupted.\n{left}Next: repeat the command; it continues from here"
-        print(ours(said), file=sys.stderr)
+        said = "Next: repeat the command; it continues from here"
+        said = str(interrupt) if isinstance(interrupt, Interrupted) else said
+        print(ours(f"\nInterrupted.\n{said}"), file=sys.stderr)
         raise typer.Exit(EXIT_INTERRUPTED) from None
     runs.show(record, as_json, started=record.started)

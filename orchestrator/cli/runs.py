@@ -11,7 +11,7 @@ import typer
 
 from orchestrator.cli.output import emit
 from orchestrator.cli.terminal import Shown, ours
-from orchestrator.errors import EXIT_INTERRUPTED, BeforeTheRun
+from orchestrator.errors import EXIT_INTERRUPTED, BeforeTheRun, Interrupted
 from orchestrator.model import PullReport, RunRecord
 from orchestrator.model.outcomes import ExitReason, failure_of
 from orchestrator.report.run import pulled_text, summary
@@ -62,15 +62,18 @@ def show_pulled(pulled: PullReport, as_json: bool) -> None:
 
 @contextmanager
 def detachable() -> Iterator[None]:
-    """Turn Ctrl-C into a message and exit code 130. The run continues on its machine."""
+    """Turn Ctrl-C into a message and exit code 130. A run that has started continues on its machine."""
     try:
         yield
-    except BeforeTheRun:
-        print(
+    except BeforeTheRun as early:
+        said = (
             "\nInterrupted before the run was started. The machine still exists.\n"
-            "Next: orch train    # files that were sent are not sent again",
-            file=sys.stderr,
+            f"Next: {early!s}    # files that were sent are not sent again"
         )
+        print(ours(said), file=sys.stderr)
+        raise typer.Exit(EXIT_INTERRUPTED) from None
+    except Interrupted as left:
+        print(ours(f"\nInterrupted. {left}"), file=sys.stderr)
         raise typer.Exit(EXIT_INTERRUPTED) from None
     except KeyboardInterrupt:
         print(

@@ -86,8 +86,7 @@ class Reference:
         except OSError as error:
             raise LocalError(
                 f"{self.project} could not be copied for the first steps on this computer: "
-                f"{error.strerror}: {error.filename}.",
-                next_command="orch train    # without --local-parity; or once that is fixed, with it",
+                f"{error.strerror}: {error.filename}. Without --local-parity no copy is needed.",
             ) from error
 
     def _put_data(self, own: Path) -> None:

@@ -20,10 +20,13 @@ _TAIL = 16 << 10
 """Bytes of the end of a failed run's output."""
 
 
-def raise_for_outcome(record: RunRecord, profile: str, *, leased: bool = True) -> RunRecord:
+def raise_for_outcome(
+    record: RunRecord, profile: str, *, leased: bool = True, again: str = "orch train"
+) -> RunRecord:
     """Return the record of a run that succeeded. For any other run, raise RunFailed with the record.
 
-    `leased`: whether the machine on which it ran is still leased, as far as is known here.
+    `leased`: whether the machine on which it ran is still leased, as far as is known here. `again`: the
+    command that trains again.
     """
     if record.succeeded:
         return complete_record(record, leased=leased)
@@ -34,11 +37,11 @@ def raise_for_outcome(record: RunRecord, profile: str, *, leased: bool = True) -
     if record.not_fetched:
         left = f"All but {len(record.not_fetched)} of its paths, which stayed on the machine, are"
     machine = "The machine is gone." if gone else _runs_on(record)
-    unsent, declare = _unsent(record, Path(profile))
-    again = f"orch down && orch up {shlex.quote(profile)} && orch train"
-    what_next = again if gone else declare or _what_next(record)
+    unsent, declare = _unsent(record, Path(profile), again)
+    elsewhere = f"orch down && orch up {shlex.quote(profile)} && {again}"
+    what_next = elsewhere if gone else declare or _what_next(record)
     if record.lacked:
-        what_next = more_memory(record.lacked, profile, again)
+        what_next = more_memory(record.lacked, profile, elsewhere)
     error = failure_of(record.exit["reason"])(
         f"{record.run_id} ended: {record.exit.get('detail') or record.exit['reason']}{_held(record)}{unsent}",
         exists=f"{left} in {record.folder}. {machine}",
@@ -125,7 +128,7 @@ def _listed(missing: Sequence[Unfetched]) -> str:
     return f"{first}; and {len(missing) - _NAMED} more" if len(missing) > _NAMED else first
 
 
-def _unsent(record: RunRecord, profile: Path) -> tuple[str, str]:
+def _unsent(record: RunRecord, profile: Path, again: str) -> tuple[str, str]:
     """Return a sentence on files that the code names and that were not sent, and the command that
     declares them, if the last output of a failed run has a name of theirs; else two empty texts.
     """
@@ -143,7 +146,7 @@ def _unsent(record: RunRecord, profile: Path) -> tuple[str, str]:
         return "", ""
     return (
         f"\n{undeclared_sentence(found, 'names')} The machine has none of it.",
-        f"{declare_command(found, profile)} && orch train",
+        f"{declare_command(found, profile)} && {again}",
     )
 
 

@@ -52,17 +52,17 @@ def _digest(profile: Profile, overrides: Sequence[str]) -> str:
         return ""
 
 
-def require_given(lease: Lease, overrides: Sequence[str]) -> None:
+def require_given(lease: Lease, overrides: Sequence[str], again: str) -> None:
     """Raise UsageError if `up` was given a variable of train.env whose value is needed again, and was not
-    given now.
+    given now. `again`: the command that repeats the call.
     """
     names = [name for name in lease.profile.get("withheld", ()) if not is_set(name, overrides, os.environ)]
     if names:
-        again = " ".join(f"--set {name}=…" for name in names)
+        lacking = "".join(f" --set {name}=…" for name in names)
         raise UsageError(
             f"`orch up` was given {', '.join(names)}. Such a value may be a secret, so it was not stored.",
             exists=f"The machine of {lease.id} is still running, at ${lease.price:.2f}/h.",
-            next_command=f"orch train {again}    # or, in the profile: train.env: NAME: {{from_env: NAME}}",
+            next_command=f"{again}{lacking}    # or, in the profile: train.env: NAME: {{from_env: NAME}}",
         )
 
 

@@ -56,7 +56,11 @@ class Pin:
         return sum(each.size for each in self.objects)
 
 
-class DataChanged(SyncError):
+class NotAsPinned(SyncError):
+    """The runs of a lease use the objects of a source as they were at the first one; these are not there."""
+
+
+class DataChanged(NotAsPinned):
     """A source differs from what a lease's runs are pinned to. Each of the three fields holds keys."""
 
     def __init__(self, source: str, changed: list[str], added: list[str], removed: list[str]) -> None:
@@ -278,7 +282,7 @@ def _read(path: Path) -> Pin | None:
     except FileNotFoundError:
         return None
     except Malformed as error:
-        raise SyncError(
+        raise NotAsPinned(
             f"{path} is damaged: {error}.",
             exists="What the machine fetched before is there; whether the bucket changed is not known.",
             next_command=f"{ACCEPT}    # train on the current objects from now on",

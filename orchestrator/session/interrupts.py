@@ -2,17 +2,30 @@
 
 from __future__ import annotations
 
-from orchestrator.errors import BeforeTheRun
+from orchestrator.errors import BeforeTheRun, Interrupted
 
 
 class Interrupts:
-    """An interrupt detaches from a run that has `begun`; before that it raises BeforeTheRun."""
+    """An interrupt of a run that has `begun` says that it goes on, at `price` $/h; before that it raises
+    BeforeTheRun with `again`, the command that repeats the call.
+    """
 
     begun = False
+    again = ""
+    run_id = ""
+    price = 0.0
 
     def __enter__(self) -> Interrupts:
         return self
 
     def __exit__(self, kind: type[BaseException] | None, *_: object) -> None:
-        if kind is KeyboardInterrupt and not self.begun:
-            raise BeforeTheRun from None
+        if kind is not KeyboardInterrupt:
+            return
+        if not self.begun:
+            raise BeforeTheRun(self.again) from None
+        run = self.run_id
+        raise Interrupted(
+            f"{run} goes on on its machine, at ${self.price:.2f}/h.",
+            f"orch logs -f {run}    # follows it; to download its results too: orch watch {run}; "
+            f"to stop it: orch cancel {run}",
+        ) from None

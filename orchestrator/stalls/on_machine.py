@@ -59,7 +59,7 @@ def analyse(
     """
     project = Project.at(folder)
     held, run = known_run(project, run_id, lease)
-    require_given(held, overrides)
+    require_given(held, overrides, "orch train --io-analyze")
     tell, profile = as_progress(progress), profile_of(held, overrides)
     ledger = project.ledger(held.id)
     with naming(ledger, "orch status"), open_session(project, ledger, profile, progress=tell) as session:

@@ -25,7 +25,7 @@ from orchestrator.session.turns import shared_use
 from orchestrator.sweep.machines import Machines, is_of_machine
 from orchestrator.sweep.points import overrides_of
 from orchestrator.training.attended import train_to_the_end
-from orchestrator.training.one_run import RunOptions
+from orchestrator.training.options import RunOptions
 
 _TAIL = 1 << 16
 """Bytes of a run's output in which its last metrics are looked for."""

@@ -28,7 +28,8 @@ from orchestrator.runs import attempts, inputs, kept_code
 from orchestrator.session.project import Project
 from orchestrator.session.session import read_lock
 from orchestrator.stack import existing_environment
-from orchestrator.training.one_run import RunOptions, other_machine
+from orchestrator.training.one_run import other_machine
+from orchestrator.training.options import RunOptions
 
 FOLDER = "reruns"
 _NAMED = 5

@@ -14,7 +14,8 @@ from orchestrator.runs.known import profile_of
 from orchestrator.runs.retries import failed_places
 from orchestrator.session.interrupts import Interrupts
 from orchestrator.session.project import Project
-from orchestrator.training.one_run import RunOptions, one_run
+from orchestrator.training.one_run import one_run
+from orchestrator.training.options import RunOptions
 from orchestrator.training.resume import require_checkpoints
 from orchestrator.training.retrying import Course, until_it_ends
 
@@ -37,7 +38,7 @@ def train_to_the_end(
     this call.
     """
     if wish.resume_proof:
-        require_checkpoints(profile)
+        require_checkpoints(profile, wish.command(profile))
     ledger = project.ledger(lease.id)
 
     def attempt(now: RunOptions) -> RunRecord:

@@ -3,20 +3,19 @@
 from __future__ import annotations
 
 import shlex
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterator
 from contextlib import contextmanager
-from dataclasses import dataclass, replace
+from dataclasses import replace
 
 from orchestrator import jobs
 from orchestrator.errors import LocalError, RunFailed, RunLost, UsageError
 from orchestrator.leases.remains import naming
 from orchestrator.leases.settle import require_gone, settle, settle_on_exit
-from orchestrator.ledger import FIRST, Lease, Retried
+from orchestrator.ledger import Lease
 from orchestrator.model import Progress, RunRecord
 from orchestrator.model.plain import moment
 from orchestrator.model.progress import Output
 from orchestrator.profile import Profile, load
-from orchestrator.profile.overrides import name_of, secrets_of, without_secrets
 from orchestrator.runs import attempts, collect, follow, record_file, space
 from orchestrator.runs.lint_check import check_project, report_once
 from orchestrator.runs.metrics import is_finished
@@ -30,41 +29,8 @@ from orchestrator.session.turns import Turn, after_up, turn_of
 from orchestrator.training import elsewhere
 from orchestrator.training.bring_home import bring_home
 from orchestrator.training.checkers import checkers_ahead
+from orchestrator.training.options import RunOptions
 from orchestrator.training.start import begin, prepared, running
-
-
-@dataclass(frozen=True)
-class RunOptions:
-    """How to make a run. `seen`: the last attempt at its id that had ended when the call started.
-
-    `overrides`: what this call changes in the profile, or must pass again. `verb`: the verb that is carried
-    out. `new_data`: accept changed objects of buckets. `retried`: how often this call, or an interrupted one,
-    has retried the run by itself. `same_as`: the run that is repeated; with other inputs none is started.
-    `words`: the command that repeats the call, where it is not `verb` with these options.
-    """
-
-    local_parity: bool = False
-    resume_proof: bool = False
-    detach: bool = False
-    strict: bool = False
-    retry_failed: bool = False
-    parallel: bool = False
-    seen: RunRecord | None = None
-    overrides: Sequence[str] = ()
-    verb: str = "train"
-    retried: Retried = FIRST
-    new_data: bool = False
-    same_as: RunRecord | None = None
-    words: str = ""
-
-    def command(self, profile: Profile, run_id: str) -> str:
-        """Return the command that repeats these options, with gaps for values that may be secrets."""
-        if self.words:
-            return self.words
-        of = [str(profile.path)] if self.verb == "run" else []
-        given = [word for each in without_secrets(self.overrides) for word in ("--set", each)]
-        secret = "".join(f" --set {name_of(each)}=…" for each in secrets_of(self.overrides))
-        return shlex.join(["orch", self.verb, *of, "--run-id", run_id, *given]) + secret
 
 
 def one_run(
@@ -78,6 +44,7 @@ def one_run(
     tell: Progress,
 ) -> RunRecord:
     """Like `train`, after its arguments were resolved."""
+    anew = wish.anew(profile)
     interrupts.begun = _pending(project, lease, name)  # by another call that may be active
     if far := elsewhere.followed(project, lease, name, wish.verb, output, tell):
         return far
@@ -87,7 +54,7 @@ def one_run(
             done = recorded(project, profile, name, wish, tell)
             if done:
                 return done
-        require_given(lease, wish.overrides)
+        require_given(lease, wish.overrides, wish.command(profile))
         after_up(project, profile.name, tell)
         if not pending:
             load(profile.path, overrides=(*lease.profile["overrides"], *wish.overrides), files=True)
@@ -96,24 +63,15 @@ def one_run(
         with opened(project, lease, name, profile, tell, again=wish.command(profile, name)) as session:
             draft = None
             if not pending:
-                draft = prepared(
-                    session,
-                    name,
-                    local_parity=wish.local_parity,
-                    resume_proof=wish.resume_proof,
-                    parallel=wish.parallel,
-                    retried=wish.retried,
-                    new_data=wish.new_data,
-                    overrides=wish.overrides,
-                    same_as=wish.same_as,
-                )
+                draft = prepared(session, name, wish)
                 interrupts.begun = True
             if not begin(session, name, draft, parallel=wish.parallel, verb=wish.verb):
-                return raise_for_outcome(_lost(session, name), lease.profile["path"])
+                return raise_for_outcome(_lost(session, name), lease.profile["path"], again=anew)
             turn.give_back()
             if wish.detach and not (pending and _has_ended(session, name)):
                 return running(session, name)
-            done = raise_for_outcome(finish(session, name, output, turn), lease.profile["path"])
+            done = finish(session, name, output, turn)
+            done = raise_for_outcome(done, lease.profile["path"], again=anew)
             return replace(done, started=not pending)
 
 
@@ -122,7 +80,7 @@ def _require_space(project: Project, lease: Lease, profile: Profile, name: str, 
     wait on the machine.
     """
     exists = f"Nothing was sent. The machine of {lease.id} is still running, at ${lease.price:.2f}/h."
-    again = f"orch train --run-id {name}"
+    again = wish.command(profile, name)
     if wish.detach:
         space.require_records(project, exists, again)
     else:
@@ -198,10 +156,10 @@ def opened(
         try:
             yield session
         except OSError as error:
-            raise _refused_here(session, lease, run_id, error) from error
+            raise _refused_here(session, lease, run_id, error, again) from error
 
 
-def _refused_here(session: Session, lease: Lease, run_id: str, error: OSError) -> LocalError:
+def _refused_here(session: Session, lease: Lease, run_id: str, error: OSError, again: str) -> LocalError:
     refused, once = space.refusal_of(error, session.project)
     began = any(run.run_id == run_id for run in session.project.ledger(lease.id).lease().uncollected)
     machine = f"{session.machine.id} is still running, at ${session.machine.price:.2f}/h."
@@ -209,7 +167,7 @@ def _refused_here(session: Session, lease: Lease, run_id: str, error: OSError) -
         return LocalError(
             f"Error on this computer: {refused}. Existing files are unchanged; {run_id} was not started.",
             exists=machine,
-            next_command=f"orch train --run-id {run_id}    # {once}",
+            next_command=f"{again}    # {once}",
         )
     printed = session.project.run(run_id) / collect.LOG
     return LocalError(

@@ -14,13 +14,13 @@ from orchestrator.session.session import Session
 _WILD = frozenset("*?[")
 
 
-def require_checkpoints(profile: Profile) -> None:
-    """Raise UsageError if the profile names no checkpoints."""
+def require_checkpoints(profile: Profile, again: str) -> None:
+    """Raise UsageError if the profile names no checkpoints. `again`: the command that repeats the call."""
     if not profile.train.checkpoints:
         raise UsageError(
             f"{profile.path.name} names no train.checkpoints, so there is nothing to resume from.",
             exists="This call sent and started nothing.",
-            next_command="orch train --resume-proof --set train.checkpoints='[ckpt]'    # their folder",
+            next_command=f"{again} --set train.checkpoints='[ckpt]'    # their folder",
         )
 
 

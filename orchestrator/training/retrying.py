@@ -18,7 +18,7 @@ from orchestrator.profile import Profile
 from orchestrator.runs.retries import retried_next, retried_until
 from orchestrator.session.project import Project
 from orchestrator.session.reach import MachineGone
-from orchestrator.training.one_run import RunOptions
+from orchestrator.training.options import RunOptions
 
 
 @dataclass(frozen=True)
@@ -68,7 +68,8 @@ def _next(course: Course, wish: RunOptions, failed: RunFailed) -> RunOptions:
     notice(course.tell, f"{course.run_id}: {said} Retrying (retry {count} of {most})")
     if interrupted:
         course.replace_machine(record)
-    return replace(wish, new_data=False, retry_failed=True, seen=record, retried=retried)
+    asked = wish.asked or wish
+    return replace(wish, asked=asked, new_data=False, retry_failed=True, seen=record, retried=retried)
 
 
 def _next_unbegun(course: Course, wish: RunOptions, gone: MachineGone) -> RunOptions:
@@ -80,7 +81,7 @@ def _next_unbegun(course: Course, wish: RunOptions, gone: MachineGone) -> RunOpt
         raise gone
     notice(course.tell, f"{gone.message} Creating another machine for {course.run_id}")
     course.replace_machine(None)
-    return replace(wish, new_data=False, retried=more)
+    return replace(wish, asked=wish.asked or wish, new_data=False, retried=more)
 
 
 def _used_up(failed: RunFailed, record: RunRecord) -> RunFailed:

@@ -36,13 +36,14 @@ from orchestrator.replay.replayer import Replayer
 from orchestrator.session.session import Session
 from orchestrator.session.trees import Trees
 from orchestrator.session.watched import is_observable
+from orchestrator.training.options import RunOptions
 
 _LAST_OF_LOG = 1 << 16
 _SIDES = ("here", "there")
 
 
 def compare_first_steps(
-    session: Session, local: Agent, trees: Trees, run_id: str, there_python: str
+    session: Session, local: Agent, trees: Trees, run_id: str, there_python: str, wish: RunOptions
 ) -> Verdict:
     """Run the profile's first steps on both sides at once and compare every tensor.
 
@@ -73,32 +74,35 @@ def compare_first_steps(
         return verdict
     said = "\n".join(failures)
     if profile.parity.on_mismatch.stops(Conclusion.NOT_COMPARED):
-        raise RunFailed(said, next_command="orch train --local-parity    # once fixed")
+        raise RunFailed(said, next_command=f"{wish.command(profile)}    # once fixed")
     return replace(verdict, detail=said)
 
 
-def mismatch(session: Session, run_id: str, verdict: Mapping[str, Any]) -> ParityMismatch:
+def mismatch(session: Session, run_id: str, verdict: Mapping[str, Any], wish: RunOptions) -> ParityMismatch:
     """Return the error for a verdict (as JSON) that stops the run."""
     profile, machine = session.profile, session.machine
+    again = wish.command(profile)
     runs_on = f"{machine.id} is still running, at ${machine.price:.2f}/h."
     if verdict["undeclared"]:
         found = [Undeclared(**{**each, "path": Path(each["path"])}) for each in verdict["undeclared"]]
         return DataNotSent(
             f"{verdict['detail']}\n{verdict['fix']}",
             exists=runs_on,
-            next_command=f"{declare_command(found, profile.path)} && orch train --local-parity",
+            next_command=f"{declare_command(found, profile.path)} && {again}",
         )
     if verdict["verdict"] == Conclusion.NOT_COMPARED and not is_observable(profile):
+        without = wish.command(profile, local_parity=False)
         return ParityMismatch(
             f"{verdict['verdict']}: {verdict['detail']}",
             exists=runs_on,
-            next_command="orch train    # without --local-parity, which observes only TensorFlow and Keras",
+            next_command=f"{without}    # without --local-parity, which observes only TensorFlow and Keras",
         )
-    warn = f"orch train --local-parity --set 'parity.on_mismatch={{{key_of(verdict['verdict'])}: warn}}'"
+    warn = f"{again} --set 'parity.on_mismatch={{{key_of(verdict['verdict'])}: warn}}'"
+    as_it_is = "" if wish.same_as else f"; or, to continue anyway: {warn}"
     return ParityMismatch(
         f"{verdict['verdict']}: {verdict['detail']}",
         exists=f"{runs_on} Both recordings are in {session.project.run(run_id) / 'parity'}.",
-        next_command=f"orch train --local-parity    # once fixed; or, to continue anyway: {warn}",
+        next_command=f"{again}    # once fixed{as_it_is}",
     )
 
 

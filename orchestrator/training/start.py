@@ -33,6 +33,7 @@ from orchestrator.reads.advice import advice_there, of_profile
 from orchestrator.runs import attempts, checkpoints, collect, company, follow, inputs, record_file
 from orchestrator.runs.retries import retried_next
 from orchestrator.session import trees as trees_
+from orchestrator.session.buckets import NotAsPinned
 from orchestrator.session.session import (
     Session,
     attest_local,
@@ -47,6 +48,7 @@ from orchestrator.stack import Installed
 from orchestrator.training.bring_home import measure_duration, run_record
 from orchestrator.training.granted import upload_grant
 from orchestrator.training.identity import identify, require_same
+from orchestrator.training.options import RunOptions
 
 ATTEMPT = "ORCH_ATTEMPT"
 """The variable with the number of the attempt, from 1."""
@@ -55,37 +57,30 @@ ATTEMPT = "ORCH_ATTEMPT"
 def prepared(
     session: Session,
     run_id: str,
-    *,
-    local_parity: bool,
-    resume_proof: bool,
-    parallel: bool,
-    retried: Retried,
-    new_data: bool = False,
-    overrides: Sequence[str] = (),
-    same_as: RunRecord | None = None,
+    wish: RunOptions,
 ) -> Draft:
     """Verify stack, data and parity; returns the draft of the run's record with its job.
 
     From here on, files of an earlier attempt are in `runs/<id>/attempts/`. Raises Busy if another run is
     active on the machine, StackMismatch, SyncError, ParityMismatch, and UsageError where command, code, data
-    or lock are not those of `same_as`. `overrides`: what the call sets beside those of the lease.
+    or lock are not those of the run that is repeated.
     """
-    company.require_no_other_run(session, run_id, parallel)
+    company.require_no_other_run(session, run_id, wish.parallel)
     session.watch_idleness()  # `up` may have been interrupted before it did this
     session.confine()
     timings: dict[str, float] = {}
     installed, stack = _proven(session, timings)
     tell_inherited(session)
-    local = local_agent(session.project) if local_parity or resume_proof else None
+    local = local_agent(session.project) if wish.local_parity or wish.resume_proof else None
     if local:
         trees_.check_targets(session.profile)
     elif found := of_profile(session.profile):
         notice(session.progress, f"Note: {advice_there(found, session.profile.path)}")
     with measure_duration(timings, "sync_s"), doing(session.progress, "Comparing code and data"):
-        trees = _sent(session, new_data, proved=local is not None)
-    require_same(same_as, inputs.inputs_sent(session.profile, trees, session.lock().digest))
-    now, attempt = _attempt(session, run_id, trees, retried)
-    code, request = identify(session, run_id, trees.code, overrides, local_parity, same_as)
+        trees = _sent(session, wish, proved=local is not None)
+    require_same(wish.same_as, inputs.inputs_sent(session.profile, trees, session.lock().digest))
+    now, attempt = _attempt(session, run_id, trees, wish.retried)
+    code, request = identify(session, run_id, trees.code, wish.overrides, wish.local_parity, wish.same_as)
     draft = Draft(
         stack,
         trees.data,
@@ -99,14 +94,14 @@ def prepared(
         store=session.profile.store,
         request=request,
     )
-    if local and local_parity:
+    if local and wish.local_parity:
         from orchestrator.training import side_by_side
 
         with measure_duration(timings, "parity_s"), doing(session.progress, "Comparing the first steps"):
-            verdict = side_by_side.compare_first_steps(session, local, trees, run_id, installed.python)
+            verdict = side_by_side.compare_first_steps(session, local, trees, run_id, installed.python, wish)
         draft = replace(draft, parity=(parity := side_by_side.as_json(verdict)))
-        _refuse_mismatch(session, run_id, draft, parity)
-    return _resumable(session, local, run_id, draft, timings) if local and resume_proof else draft
+        _refuse_mismatch(session, run_id, draft, parity, wish)
+    return _resumable(session, local, run_id, draft, timings) if local and wish.resume_proof else draft
 
 
 def _proven(session: Session, timings: dict[str, float]) -> tuple[Installed, StackFacts]:
@@ -145,11 +140,16 @@ def _resumable(session: Session, local: Agent, run_id: str, draft: Draft, timing
     return proved
 
 
-def _sent(session: Session, new_data: bool, *, proved: bool) -> trees_.Trees:
+def _sent(session: Session, wish: RunOptions, *, proved: bool) -> trees_.Trees:
     """Send code and data to the machine; if `proved`, also download samples of buckets."""
-    trees = trees_.send(session, new_data=new_data)
-    if proved:
-        trees_.mirror_samples(session)
+    try:
+        trees = trees_.send(session, new_data=wish.new_data)
+        if proved:
+            trees_.mirror_samples(session)
+    except NotAsPinned as refused:
+        accepts = wish.command(session.profile, new_data=True)
+        refused.next_command = f"{accepts}    # train on the current objects from now on"
+        raise
     return trees
 
 
@@ -341,7 +341,9 @@ def _refuse_undeclared(session: Session, differences: Sequence[Difference]) -> N
     )
 
 
-def _refuse_mismatch(session: Session, run_id: str, draft: Draft, parity: Mapping[str, Any]) -> None:
+def _refuse_mismatch(
+    session: Session, run_id: str, draft: Draft, parity: Mapping[str, Any], wish: RunOptions
+) -> None:
     if parity["verdict"] == Conclusion.IDENTICAL:
         return
     if not session.profile.parity.on_mismatch.stops(parity["verdict"]):
@@ -349,7 +351,7 @@ def _refuse_mismatch(session: Session, run_id: str, draft: Draft, parity: Mappin
         return
     from orchestrator.training import side_by_side
 
-    error = side_by_side.mismatch(session, run_id, parity)
+    error = side_by_side.mismatch(session, run_id, parity, wish)
     error.record = _not_started(session, run_id, draft, "Parity stopped it.")
     raise error
 

@@ -208,7 +208,7 @@ def test_a_spot_machine_that_went_without_a_word_is_preempted_all_the_same(
     assert process.returncode == 11
     error = json.loads(out)["error"]
     assert "Server.SpotInstanceTermination" in error["message"]
-    assert error["next_command"].endswith("&& orch train")
+    assert error["next_command"].endswith("&& orch train --run-id one --retry-failed")
     assert json.loads((project.folder / "runs/one/run.json").read_text())["exit"]["reason"] == "preempted"
     again = up(project)
     assert again["machine"] != held["machine"]

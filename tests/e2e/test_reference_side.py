@@ -48,7 +48,7 @@ def test_data_that_only_this_computer_has_are_named_before_any_step(project: Pro
 
     screen = project.orch("train", "--local-parity", "--run-id", "two", code=7).err
     assert "my_data/ (4 files)" in screen and "data:\n  - source: my_data\n" in screen
-    assert "Next: orch init --add-data my_data && orch train --local-parity" in screen
+    assert "Next: orch init --add-data my_data && orch train --run-id two --local-parity" in screen
 
     command = error["next_command"].partition(" && ")[0]
     assert command == "orch init --add-data my_data"

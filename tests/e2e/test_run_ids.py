@@ -118,8 +118,9 @@ def test_a_scheduler_that_stops_run_is_told_what_is_left(project: Project, numbe
     stopped.send_signal(number)
     _, err = stopped.communicate(timeout=100)
     assert stopped.returncode == 130
-    assert b"was left running, at $0.00/h" in err and b"results of nightly are on it only" in err
-    assert b"Next: repeat the command" in err
+    assert b"was left running, at $0.00/h: nightly goes on there." in err
+    assert b"Next: orch run orch.yaml --run-id nightly    # goes on from here; or: orch watch nightly" in err
+    assert err.count(b"Next: ") == 1
     record = project.json("run", "orch.yaml", "--run-id", "nightly")
     assert (record["exit"]["reason"], len(record["attempts"])) == ("completed", 1)
     assert project.json("status")["leases"] == []

@@ -42,7 +42,7 @@ def test_ctrl_c_detaches_and_logs_go_on_at_the_right_byte(project: Project, numb
     out, err = train.communicate(timeout=30)
     seen += out
     assert train.returncode == 130
-    assert b"orch logs -f" in err
+    assert b"Next: orch logs -f" in err and b"goes on on its machine, at $0.00/h." in err
     rest = project.orch("logs", "-f").out
     lines = (seen.decode() + rest).splitlines()
     assert [line for line in lines if line.startswith("line ")] == [f"line {n}" for n in range(60)]
@@ -63,5 +63,5 @@ def test_interrupted_before_the_run_says_so(project: Project, tmp_path: Path) ->
     train.send_signal(signal.SIGINT)
     _, err = train.communicate(timeout=60)
     assert train.returncode == 130
-    assert b"before the run was started" in err
+    assert b"before the run was started" in err and b"Next: orch train --run-id early  " in err
     assert project.json("status")["leases"][0]["runs"] == []

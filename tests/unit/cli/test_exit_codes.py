@@ -154,9 +154,9 @@ def test_a_run_whose_gpu_lacked_memory_names_what_measures_it(tmp_path: Path) ->
 
 def test_an_interrupted_run_tells_what_it_leaves(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     def stopped(*_: Any, **__: Any) -> Any:
-        raise Interrupted("m-1 could not be deleted: it costs $0.38/h.", "orch down")
+        raise Interrupted("m-1 could not be deleted: it costs $0.38/h.", "orch watch one")
 
     monkeypatch.setattr(api, "run", stopped)
     done = CliRunner().invoke(app, ["run", str(tmp_path / "orch.yaml"), "--run-id", "one"])
     assert done.exit_code == 130
-    assert "m-1 could not be deleted: it costs $0.38/h.\nNext: repeat the command" in done.stderr
+    assert "m-1 could not be deleted: it costs $0.38/h.\nNext: orch watch one\n" in done.stderr

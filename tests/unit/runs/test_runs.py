@@ -17,7 +17,7 @@ import pytest
 
 import orchestrator as orch
 from orchestrator.api.schemas import schema as orch_schema
-from orchestrator.errors import Fault
+from orchestrator.errors import Fault, Interrupted
 from orchestrator.model import NotFetched, Refused
 from orchestrator.runs import collect
 from orchestrator.runtime import rundir
@@ -309,10 +309,10 @@ def test_a_machine_that_could_not_be_made_ready_is_ended(job: Job, monkeypatch: 
         raise KeyboardInterrupt
 
     monkeypatch.setattr(session.Session, "install", pressed)
-    with pytest.raises(KeyboardInterrupt):
+    with pytest.raises(Interrupted) as caught:
         job.run("two")
     assert job.created() == 2 and not job.cloud.alive()
-    assert job.told.heard("The machine was deleted; nothing costs money any more.")
+    assert caught.value.exists == "The machine was deleted; nothing costs money any more."
 
 
 def test_a_machine_that_cannot_be_ended_is_said_and_ended_by_the_next_call(

@@ -1,0 +1,121 @@
+"""A call that is interrupted, or refused, while a run goes on says that it goes on, and the one command."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+import pytest
+
+import orchestrator as orch
+from orchestrator.errors import BeforeTheRun, Interrupted
+from tests.unit import here_cloud
+from tests.unit.here_cloud import HereCloud
+
+pytestmark = pytest.mark.processes
+
+SCRIPT = """
+import pathlib, time
+print("begun", flush=True)
+while not pathlib.Path("{go}").exists():
+    time.sleep(0.05)
+"""
+
+
+class Job:
+    """A project whose run ends once `go` exists."""
+
+    def __init__(self, tmp_path: Path, cloud: HereCloud) -> None:
+        self.cloud, self.folder, self.go = cloud, tmp_path / "p", tmp_path / "go"
+        self.lines: list[str] = []
+        self.profile = here_cloud.project(self.folder, SCRIPT.format(go=self.go))
+
+    def interrupt(self, data: bytes) -> None:
+        if b"begun" in data:
+            raise KeyboardInterrupt
+
+    def lease(self, *, ask: bool = False) -> orch.LeaseStatus:
+        (lease,) = orch.status(folder=self.folder, ask=ask)
+        return lease
+
+
+@pytest.fixture
+def job(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Job:
+    return Job(tmp_path, here_cloud.cloud(tmp_path / "machines", monkeypatch, prepared=True))
+
+
+def test_run_says_that_its_run_goes_on_and_how_to_go_on(job: Job) -> None:
+    wishes = {"overrides": ("parity.steps=3", "train.env.GREETING=hunter2"), "retry_failed": False}
+    with pytest.raises(Interrupted) as caught:
+        orch.run(job.profile, run_id="rs", folder=job.folder, output=job.interrupt, **wishes)  # type: ignore[arg-type]
+    machine = job.lease().machine
+    assert caught.value.exists == f"The machine {machine} was left running, at $0.05/h: rs goes on there."
+    assert caught.value.next_command == (
+        f"orch run {job.profile} --run-id rs --no-retry-failed --set parity.steps=3 "
+        "--set train.env.GREETING=…    # goes on from here; or: orch watch rs"
+    )
+    job.go.touch()
+    assert orch.watch("rs", folder=job.folder, overrides=("train.env.GREETING=hunter2",)).succeeded
+    assert not job.cloud.alive()
+
+
+def test_watch_names_itself_and_not_the_command_that_it_stands_for(job: Job) -> None:
+    orch.run(job.profile, run_id="rs", folder=job.folder, detach=True)
+    with pytest.raises(Interrupted) as caught:
+        orch.watch("rs", folder=job.folder, output=job.interrupt)
+    assert "rs goes on there" in caught.value.exists
+    assert caught.value.next_command == "orch watch rs    # goes on from here"
+
+
+def test_train_says_what_goes_on_and_its_price(job: Job) -> None:
+    orch.up(job.profile, folder=job.folder)
+    with pytest.raises(Interrupted) as caught:
+        orch.train(run_id="rs", folder=job.folder, output=job.interrupt)
+    assert caught.value.exists == "rs goes on on its machine, at $0.05/h."
+    assert caught.value.next_command.startswith("orch logs -f rs ")
+    assert "orch watch rs" in caught.value.next_command and "orch cancel rs" in caught.value.next_command
+
+
+def test_train_that_is_interrupted_early_names_its_whole_command(
+    job: Job, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    orch.up(job.profile, folder=job.folder)
+
+    def interrupted(*_: object, **__: object) -> None:
+        raise KeyboardInterrupt
+
+    monkeypatch.setattr("orchestrator.training.one_run.prepared", interrupted)
+    with pytest.raises(BeforeTheRun) as caught:
+        orch.train(run_id="c1", folder=job.folder, local_parity=True, parallel=True)
+    assert str(caught.value) == "orch train --run-id c1 --local-parity --parallel"
+
+
+def test_down_says_which_run_is_active_and_which_ended(job: Job) -> None:
+    orch.up(job.profile, folder=job.folder)
+    orch.train(run_id="one", folder=job.folder, detach=True)
+    orch.train(run_id="two", folder=job.folder, detach=True, parallel=True)
+    with pytest.raises(orch.Busy) as refused:
+        orch.down(folder=job.folder)
+    assert refused.value.message == (
+        "one, two are running on the machine; deleting it would end what runs there, and lose its results."
+    )
+    assert str(refused.value.next_command).startswith("orch watch one    # or, to lose them: orch down ")
+    job.go.touch()
+    while any(run["state"] in ("started", "running") for run in job.lease(ask=True).runs):
+        pass
+    with pytest.raises(orch.Busy) as refused:
+        orch.down(folder=job.folder)
+    assert refused.value.message.startswith("Results of one, two are on the machine only;")
+    assert str(refused.value.next_command).startswith("orch pull --all --lease ")
+
+
+def test_down_sees_that_a_run_has_ended_since(job: Job) -> None:
+    """Nobody followed the run to its end, so the ledger does not know of it."""
+    job.go.touch()
+    orch.up(job.profile, folder=job.folder)
+    orch.train(run_id="one", folder=job.folder, detach=True)
+    for _ in range(100):
+        with pytest.raises(orch.Busy) as refused:
+            orch.down(folder=job.folder)
+        if not refused.value.message.startswith("one is running"):
+            break
+    assert refused.value.message.startswith("Results of one are on the machine only;")
