@@ -9,6 +9,7 @@ if TYPE_CHECKING:
     from orchestrator.api.cancelling import cancel
     from orchestrator.api.comparing import compare
     from orchestrator.api.lease import plan, up
+    from orchestrator.api.listing import history
     from orchestrator.api.live_status import top
     from orchestrator.api.pulling import pull, pull_all
     from orchestrator.api.recording import record
@@ -42,7 +43,6 @@ if TYPE_CHECKING:
     from orchestrator.profile.units import parse_duration as parse_duration
     from orchestrator.promotion.current import models, rollback
     from orchestrator.providers.local.store import state_home as state_home
-    from orchestrator.runs.history import history
     from orchestrator.runs.lint_check import hint as hint
     from orchestrator.runs.lint_check import lint as lint
     from orchestrator.runs.space import refusal_of as refusal_of
@@ -70,7 +70,7 @@ _HOME = {
     "compare": "orchestrator.api.comparing",
     "costs": "orchestrator.leases.costs",
     "down": "orchestrator.leases.down",
-    "history": "orchestrator.runs.history",
+    "history": "orchestrator.api.listing",
     "models": "orchestrator.promotion.current",
     "plan": "orchestrator.api.lease",
     "pull": "orchestrator.api.pulling",

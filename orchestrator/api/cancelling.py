@@ -60,7 +60,7 @@ def _going_on(project: Project, lease: str | None) -> str | None:
 def _on_its_machine(project: Project, lease: Lease, run_id: str, tell: Progress) -> CancelReport:
     profile = profile_of(lease, ())
     from orchestrator import jobs
-    from orchestrator.training.bring_home import note_end
+    from orchestrator.runs.follow import note_end
     from orchestrator.training.one_run import opened
 
     try:

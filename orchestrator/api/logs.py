@@ -28,7 +28,9 @@ def logs(
     output: Output,
     progress: Progress | Callable[[str], None] | None = None,
 ) -> dict[str, Any]:
-    """Pass a run's output to `output`, block by block; returns {run_id, bytes, ended, reason}.
+    """Pass a run's output to `output`, block by block; returns {run_id, bytes, ended, reason, next_command}.
+
+    `next_command`: what brings the results of a run that has ended here, if they are on its machine only.
 
     Without `follow`, all of it, from the local copy if the run was pulled. With `follow`, from the last byte
     that a reader in this folder received, until the run ends. If the machine is gone, the output that was
@@ -55,6 +57,7 @@ def logs(
             "bytes": passed_on(kept, 0, output),
             "ended": True,
             "reason": ExitReason.LOST,
+            "next_command": None,
         }
 
 
@@ -76,6 +79,7 @@ def _of_the_copy(project: Project, log: Path, follow: bool, output: Output) -> d
         "bytes": size,
         "ended": True,
         "reason": str(record.exit.get("reason")) if record else None,
+        "next_command": None,
     }
 
 
@@ -105,8 +109,21 @@ def _of_the_machine(
             before = _of_earlier_attempts(project, run_id, output)
             offset = before + jobs.follow(session.host, session.agent, run_id, 0, output, live=False)
             ended = jobs.state(session.host, session.agent, run_id).exit
+            if ended:
+                following.note_end(session, run_id, ended)
+        brings = _brings(ledger.lease(), run_id) if ended else None
     reason = ended.reason if ended else None
-    return {"run_id": run_id, "bytes": offset, "ended": ended is not None, "reason": reason}
+    end = {"ended": ended is not None, "reason": reason, "next_command": brings}
+    return {"run_id": run_id, "bytes": offset, **end}
+
+
+def _brings(lease: Lease, run_id: str) -> str | None:
+    """The command that brings the results of an ended run here; None if they are here, or lost."""
+    if all(run.run_id != run_id for run in lease.uncollected):
+        return None
+    if lease.for_run == run_id:
+        return f"orch watch {run_id}    # downloads its results and deletes its machine"
+    return f"orch pull {run_id}"
 
 
 def _of_earlier_attempts(project: Project, run_id: str, output: Output) -> int:

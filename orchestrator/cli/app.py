@@ -289,9 +289,9 @@ def logs(
         ended = logs_.logs(run_id, follow=follow, lease=lease, output=output, progress=progress)
     emit("logs", ended, as_json, "")
     if follow and not as_json and ended["ended"]:
-        print(
-            terminal.ours(f"{ended['run_id']} ended: {ended['reason'] or 'see its record'}"), file=sys.stderr
-        )
+        brings = f"\nNext: {ended['next_command']}" if ended["next_command"] else ""
+        said = f"{ended['run_id']} ended: {ended['reason'] or 'see its record'}{brings}"
+        print(terminal.ours(said), file=sys.stderr)
 
 
 app.command(context_settings={"ignore_unknown_options": True, "allow_interspersed_args": False})(ssh_.ssh)

@@ -36,8 +36,9 @@ class PastRun:
     """One run with all its attempts. What is not known is None; times are Unix seconds.
 
     `profile`: its name, "" if it is not known. `reason`: how the run ended, as in run.json; None until it was
-    seen to end. `owner`: the client that started it, in a team's ledger; else "". `recorded_at`: when its
-    record on this computer was written. `usd`: US dollars of all its attempts.
+    seen to end. `active`: it was not seen to end, and its machine is there as far as its ledger tells.
+    `owner`: the client that started it, in a team's ledger; else "". `recorded_at`: when its record on this
+    computer was written. `usd`: US dollars of all its attempts.
     """
 
     run_id: str
@@ -50,6 +51,7 @@ class PastRun:
     ended_at: float | None = None
     recorded_at: float | None = None
     reason: str | None = None
+    active: bool = False
     detail: str = ""
     parity: str | None = None
     models: ModelCount | None = None

@@ -51,7 +51,7 @@ def _row(one: PastRun) -> list[str]:
     return [
         one.run_id,
         _when(one),
-        one.reason or "not seen",
+        one.reason or ("running" if one.active else "not seen"),
         "-" if one.usd is None else money(one.usd),
         str(one.attempts),
         str(one.where),

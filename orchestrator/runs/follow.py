@@ -14,6 +14,7 @@ from typing import TypeVar
 
 from orchestrator import jobs
 from orchestrator.errors import HostError, HostKeyError, MalformedAnswer
+from orchestrator.ledger.events import RunEnded
 from orchestrator.model import Exit, MachineState, RunState
 from orchestrator.model.answers import Malformed
 from orchestrator.model.files import open_to_write
@@ -82,9 +83,19 @@ def follow_to_end(session: Session, run_id: str, output: Callable[[bytes], None]
             ended = reconnecting(session, rest, advanced=lambda: kept.offset)
             if ended and ended.exit and ended.exit.reason == ExitReason.COMPLETED:
                 meanwhile.forgo()
-            return ended.exit if ended else None
+            end = ended.exit if ended else None
+            if end:
+                note_end(session, run_id, end)
+            return end
         finally:
             mark.save()
+
+
+def note_end(session: Session, run_id: str, end: Exit | None) -> None:
+    """Record in the ledger that a run was seen to end; `end` is None if its machine was lost."""
+    run = session.ledger.lease().runs.get(run_id)
+    if run is not None and run.exit_reason is None:
+        session.ledger.record(RunEnded(run_id, end.reason if end else ExitReason.LOST))
 
 
 def _end_unseen(session: Session, run_id: str, shrank: jobs.OutputShrank) -> RunState:

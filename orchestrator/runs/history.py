@@ -201,6 +201,7 @@ def _of_ledger(run_id: str, known: _Leased) -> PastRun:
         started_at=known.first,
         ended_at=known.ended_at,
         reason=run.exit_reason,
+        active=_is_active(known),
         detail=run.lost or "",
         parity=_verdict(run.draft.parity),
         usd=known.usd,
@@ -210,6 +211,14 @@ def _of_ledger(run_id: str, known: _Leased) -> PastRun:
         instance_type=machine.get("instance_type"),
         code=run.draft.code,
     )
+
+
+def _is_active(known: _Leased) -> bool:
+    """Whether neither the run nor its machine was seen to end, and the machine's deadline is not over."""
+    lease, held = known.lease, known.lease.holding
+    if known.run.run_id not in lease.active or not lease.open or held is None or held.ended_at is not None:
+        return False
+    return lease.deadline is None or lease.now() < lease.deadline
 
 
 def _place(known: _Leased) -> tuple[Where, str]:

@@ -16,12 +16,12 @@ from orchestrator.leases import billing
 from orchestrator.leases.lease_status import machine_facts
 from orchestrator.leases.settle import record_of
 from orchestrator.ledger import Draft, Ran
-from orchestrator.ledger.events import LeftBehind, RunCollected, RunEnded
+from orchestrator.ledger.events import LeftBehind, RunCollected
 from orchestrator.model import MODEL_CHECK, PULL, Entry, Exit, RunRecord, RunState
 from orchestrator.model.counted import few
-from orchestrator.model.outcomes import ExitReason
 from orchestrator.model.progress import doing, notice
 from orchestrator.runs import collect, model_check, record_file, space
+from orchestrator.runs.follow import note_end
 from orchestrator.runs.metrics import read_metrics
 from orchestrator.runs.stored import stored_run
 from orchestrator.session.releasing import release
@@ -156,11 +156,6 @@ def _model_check(
 ) -> dict[str, Any] | None:
     sides = still_usable(ready, session.host) or checkers(session, run_id)
     return model_check.check(sides.there, sides.here, entries, folder, session.profile.train.check_imports)
-
-
-def note_end(session: Session, run_id: str, exit_: Exit | None) -> None:
-    if session.ledger.lease().runs[run_id].exit_reason is None:
-        session.ledger.record(RunEnded(run_id, exit_.reason if exit_ else ExitReason.LOST))
 
 
 def run_record(session: Session, run_id: str, draft: Draft, **facts: Any) -> RunRecord:

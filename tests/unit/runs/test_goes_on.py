@@ -5,9 +5,13 @@ from __future__ import annotations
 from pathlib import Path
 
 import pytest
+from typer.testing import CliRunner
 
 import orchestrator as orch
+from orchestrator.api.logs import logs
+from orchestrator.cli.app import app
 from orchestrator.errors import BeforeTheRun, Interrupted
+from orchestrator.model import clouds
 from tests.unit import here_cloud
 from tests.unit.here_cloud import HereCloud
 
@@ -89,6 +93,47 @@ def test_train_that_is_interrupted_early_names_its_whole_command(
     assert str(caught.value) == "orch train --run-id c1 --local-parity --parallel"
 
 
+def wait_until_ended(job: Job) -> None:
+    while any(run["state"] in ("started", "running") for run in job.lease(ask=True).runs):
+        pass
+
+
+def test_logs_that_see_the_end_name_what_brings_the_results(
+    job: Job, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    orch.up(job.profile, folder=job.folder)
+    orch.train(run_id="rs", folder=job.folder, detach=True)
+    assert [(run.reason, run.active) for run in orch.history(folder=job.folder).runs] == [(None, True)]
+    monkeypatch.chdir(job.folder)
+    job.go.touch()
+    followed = CliRunner().invoke(app, ["logs", "-f"])
+    assert followed.exit_code == 0
+    assert followed.stderr.endswith("rs ended: completed\nNext: orch pull rs\n")
+    assert [(run.reason, run.active) for run in orch.history().runs] == [("completed", False)]
+    orch.pull("rs")
+    assert "Next" not in CliRunner().invoke(app, ["logs", "-f", "rs"]).stderr
+
+
+def test_logs_of_a_run_of_orch_run_name_the_command_that_also_deletes_its_machine(job: Job) -> None:
+    orch.run(job.profile, run_id="rs", folder=job.folder, detach=True)
+    job.go.touch()
+    ended = logs("rs", follow=True, folder=job.folder, output=lambda _: None)
+    assert str(ended["next_command"]).startswith("orch watch rs ")
+
+
+def test_a_machine_on_this_computer_is_asked_whether_its_run_has_ended(
+    job: Job, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    orch.up(job.profile, folder=job.folder)
+    orch.train(run_id="rs", folder=job.folder, detach=True)
+    job.go.touch()
+    assert orch.history(folder=job.folder).runs[0].active, "a cloud is not asked"
+    monkeypatch.setattr(clouds, "is_here", lambda name: name == "memory")
+    while orch.history(folder=job.folder).runs[0].active:
+        pass
+    assert orch.history(folder=job.folder).runs[0].reason == "completed"
+
+
 def test_down_says_which_run_is_active_and_which_ended(job: Job) -> None:
     orch.up(job.profile, folder=job.folder)
     orch.train(run_id="one", folder=job.folder, detach=True)
@@ -100,8 +145,7 @@ def test_down_says_which_run_is_active_and_which_ended(job: Job) -> None:
     )
     assert str(refused.value.next_command).startswith("orch watch one    # or, to lose them: orch down ")
     job.go.touch()
-    while any(run["state"] in ("started", "running") for run in job.lease(ask=True).runs):
-        pass
+    wait_until_ended(job)
     with pytest.raises(orch.Busy) as refused:
         orch.down(folder=job.folder)
     assert refused.value.message.startswith("Results of one, two are on the machine only;")

@@ -23,6 +23,7 @@ from orchestrator.session.project import Project
 from tests.unit.memory_cloud import opened_lease
 
 BEGUN = 1_790_000_000.0
+FAR = 4e9
 
 
 @pytest.fixture(autouse=True)
@@ -41,14 +42,14 @@ def recorded(root: Path, run_id: str, at: float = BEGUN, **facts: Any) -> Path:
     return folder
 
 
-def leased(root: Path, lease: str = "digits-0a1b2c") -> Ledger:
+def leased(root: Path, lease: str = "digits-0a1b2c", deadline: float = BEGUN + 3600) -> Ledger:
     ledger = opened_lease(Project(root), lease)
     ledger.append(
         "create.accepted",
         attempt=0,
         machine={"id": "i-1", "provider": "memory", "instance_type": "m-1"},
         created_at=BEGUN,
-        deadline=BEGUN + 3600,
+        deadline=deadline,
         price=1.0,
     )
     return ledger
@@ -130,6 +131,27 @@ def test_a_new_attempt_counts_before_the_record_of_the_old_one(tmp_path: Path) -
     started(ledger, "one", number=2)
     found = one(tmp_path, "one")
     assert (found.reason, found.attempts, found.where) == (None, 2, Where.MACHINE)
+
+
+@pytest.mark.parametrize(
+    ("deadline", "then", "word"),
+    [
+        (FAR, lambda _: None, "running"),
+        (BEGUN + 3600, lambda _: None, "not seen"),  # its machine has ended since
+        (FAR, lambda it: it.append("run.ended", run_id="one", reason="failed"), "failed"),
+        (FAR, lambda it: it.append("machine.ended", machine="i-1", at=BEGUN + 9), "not seen"),
+        (FAR, lambda it: it.append("lease.closed"), "not seen"),
+    ],
+)
+def test_a_run_is_running_until_its_end_or_that_of_its_machine_was_seen(
+    tmp_path: Path, deadline: float, then: Callable[[Ledger], None], word: str
+) -> None:
+    ledger = leased(tmp_path, deadline=deadline)
+    started(ledger, "one")
+    then(ledger)
+    found = history(folder=tmp_path)
+    assert found.runs[0].active == (word == "running")
+    assert f"  {word}  " in history_text(found, "orch up")
 
 
 def test_a_damaged_record_is_passed_over_and_named(tmp_path: Path) -> None:
