@@ -97,7 +97,6 @@ def sweep(
 def _carried_out(profile: str, matrix: list[str], yes: bool, options: dict[str, Any]) -> Sweep:
     from orchestrator import api
     from orchestrator.cli import approval, progress
-    from orchestrator.model.progress import notice
     from orchestrator.report.sweep import point_line
 
     tell = progress.progress()
@@ -108,7 +107,7 @@ def _carried_out(profile: str, matrix: list[str], yes: bool, options: dict[str, 
             profile,
             matrix=api.parse_matrix(matrix, search=options["search"] is not None),
             approve=approval.ask(yes, words),
-            told=lambda now, point: notice(tell, point_line(now, point)),
+            told=lambda now, point: (tell.say if point.succeeded else tell.notice)(point_line(now, point)),
             progress=tell,
             **options,
         )

@@ -15,7 +15,7 @@ from typing import Any
 import pytest
 
 import orchestrator as orch
-from orchestrator.api import sweep_status
+from orchestrator.api import report, sweep_status
 from orchestrator.cli import main
 from orchestrator.errors import Fault, ProviderError, UsageError
 from orchestrator.model.sweeps import PointState, Sweep
@@ -95,6 +95,8 @@ def test_every_point_is_an_ordinary_run_with_its_parameters(swept: Swept) -> Non
     assert [(row["lr"], row["seed"], row["reason"]) for row in rows] == [
         (point.params["lr"], point.params["seed"], "completed") for point in done.points
     ]
+    page = report(done.sweep, folder=swept.folder)
+    assert page.path == Path(done.path) / "report.html" and "lr=0.01 seed=1 has the lowest" in page.text
     assert {run.run_id for run in orch.history(folder=swept.folder).runs} == {p.run_id for p in done.points}
 
 
