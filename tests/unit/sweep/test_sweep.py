@@ -18,6 +18,7 @@ import orchestrator as orch
 from orchestrator.api import report, sweep_status
 from orchestrator.cli import main
 from orchestrator.errors import Fault, ProviderError, UsageError
+from orchestrator.model import Silent
 from orchestrator.model.sweeps import PointState, Sweep
 from orchestrator.plan import Plan
 from orchestrator.providers.memory import Mishap
@@ -40,6 +41,16 @@ if os.environ.get("BAD") == seed and not Path(os.environ["TRAINED"] + ".mended")
     sys.exit("a bad seed")
 Path("metrics.json").write_text(json.dumps({"loss": float(lr) + float(seed)}))
 """
+
+
+class Told(Silent):
+    """Keeps what is said."""
+
+    def __init__(self) -> None:
+        self.lines: list[str] = []
+
+    def say(self, text: str) -> None:
+        self.lines.append(text)
 
 
 class Swept:
@@ -169,7 +180,9 @@ def test_a_point_that_fails_leaves_the_others_and_is_tried_again_by_the_next_cal
 def test_the_machines_that_can_be_had_do_it_all(swept: Swept) -> None:
     """Two of three are refused: the points of all go to the one that is there."""
     swept.cloud._quota_cpus = 2
-    done = swept.sweep(machines=3)
+    told = Told()
+    done = swept.sweep(machines=3, progress=told)
+    assert sum("gets no more runs of this sweep: " in line for line in told.lines) == 2
     assert done.succeeded and len(swept.cloud._made) == 1 and not swept.cloud.alive() and not done.left
 
 
