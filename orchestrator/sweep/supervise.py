@@ -12,6 +12,7 @@ from typing import TYPE_CHECKING
 from orchestrator.errors import Interrupted, OrchError, UsageError
 from orchestrator.leases.consent import Approve
 from orchestrator.model import Progress
+from orchestrator.model.counted import counted
 from orchestrator.model.progress import notice
 from orchestrator.model.sweeps import Point, PointState, Sweep
 from orchestrator.runs import record_file
@@ -149,14 +150,17 @@ class _Sweeping:
     def interrupted(self) -> Interrupted:
         """Return the interrupt, with what goes on without this process."""
         self._write()
-        running = self.sweep.count(PointState.RUNNING)
         machines = len(self._course.machines.numbers())
-        hour = self.sweep.usd_hour or 0.0
+        words = f"{self._course.words}    # it continues from here"
+        if not machines:
+            return Interrupted("No machine of the sweep is left; nothing costs money.", words)
+        running, hour = self.sweep.count(PointState.RUNNING), self.sweep.usd_hour or 0.0
+        first = "orch cancel RUN for each, then " if running else ""
         exists = (
-            f"{running} of {self.sweep.total} runs and {machines} machines go on, at ${hour:.2f}/h; no "
-            "further point is started. To end them: orch cancel RUN for each, then orch down --all"
+            f"{running} of {counted(self.sweep.total, 'run')} and {counted(machines, 'machine')} go on, at "
+            f"${hour:.2f}/h; no further run is started. To end them: {first}orch down --all"
         )
-        return Interrupted(exists, f"{self._course.words}    # it continues from here")
+        return Interrupted(exists, words)
 
     def _put(self, point: Point) -> None:
         """Note how a point stands. Called by the threads of the machines, too."""
