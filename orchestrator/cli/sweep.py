@@ -35,6 +35,10 @@ Chooser = Annotated[
     str | None,
     typer.Option("--search", metavar="optuna:N", help="Let Optuna choose N runs, also from lr=1e-5..1e-1."),
 ]
+Cluster = Annotated[
+    str | None,
+    typer.Option("--scheduler", metavar="URL", help="Use this Dask cluster: tls://host:8786."),
+]
 MaxPrice = Annotated[
     float | None,
     typer.Option("--max-price", metavar="USD", min=0, help="Limit of what all machines cost an hour."),
@@ -56,6 +60,7 @@ def sweep(
         int, typer.Option("--machines", metavar="N", help="How many machines train at a time.")
     ] = 1,
     search: Chooser = None,
+    scheduler: Cluster = None,
     objective: Metric = None,
     max_price: MaxPrice = None,
     budget: Budget = None,
@@ -83,6 +88,7 @@ def sweep(
     options = {
         "machines": machines,
         "search": search,
+        "scheduler": scheduler,
         "objective": objective,
         "max_price": max_price,
         "budget": budget,

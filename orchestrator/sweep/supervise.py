@@ -5,6 +5,7 @@ from __future__ import annotations
 import threading
 import time
 from collections.abc import Callable, Iterator, Sequence
+from contextlib import AbstractContextManager
 from dataclasses import dataclass, replace
 from importlib.util import find_spec
 from typing import TYPE_CHECKING
@@ -20,6 +21,7 @@ from orchestrator.session.project import Project
 from orchestrator.session.turns import turn_of
 from orchestrator.sweep import book
 from orchestrator.sweep.machines import Machines, leases_of, spent
+from orchestrator.sweep.remote import Remote
 from orchestrator.sweep.search import Search
 from orchestrator.sweep.training import Done, Trainer, ended
 
@@ -32,9 +34,9 @@ _WRITE_EVERY_S = 1.0
 @dataclass(frozen=True)
 class Course:
     """How to carry out a sweep. `words`: the command that repeats it. `budget`: US dollars, after which no
-    further point is started. `search`: makes what chooses the points, from those that there are. `approve`:
-    asked about a machine that is dearer than the approved price. `told`: called with the sweep after each
-    point.
+    further point is started. `search`: makes what chooses the points, from those that there are. `scheduler`:
+    the address of a Dask cluster, "" for this process. `approve`: asked about a machine that is dearer than
+    the approved price. `told`: called with the sweep after each point.
     """
 
     project: Project
@@ -43,6 +45,7 @@ class Course:
     words: str
     budget: float | None = None
     search: Callable[[Sequence[Point]], Search] | None = None
+    scheduler: str = ""
     approve: Approve | None = None
     told: Callable[[Sweep, Point], None] = lambda _sweep, _point: None
 
@@ -113,13 +116,22 @@ class _Sweeping:
         self._write()
         if self.sweep.succeeded:
             return
-        from orchestrator.sweep.schedule import schedule
-
         bound = self._bound()
-        more = {number for _, number in bound}
-        with schedule(self.sweep.machines, self._trainer.train, more=more) as given:
+        with self._scheduled(len(bound)) as given:
             for done in given.each(self._points({point.run_id for point, _ in bound}), bound):
                 self._take(done, given)
+
+    def _scheduled(self, going_on: int) -> AbstractContextManager[Schedule]:
+        """Dask, in this process or on the cluster. `going_on`: runs that are active already."""
+        from orchestrator.sweep.schedule import schedule_here, schedule_on
+
+        course, machines = self._course, self.sweep.machines
+        if not course.scheduler:
+            return schedule_here(machines, self._trainer.train, more=going_on)
+        of, profile = course.machines, self.sweep.profile
+        root = str(course.project.root)
+        remote = Remote(root, profile, tuple(of.overrides), of.sweep, of.agreed, course.words)
+        return schedule_on(course.scheduler, machines, remote)
 
     def _points(self, bound: set[str]) -> Iterator[Point]:
         """Yield the points that are to be trained. Those with a result are told to the search."""

@@ -206,7 +206,7 @@ def test_a_machine_that_cannot_be_ended_is_named(swept: Swept) -> None:
 
 
 def test_limits_of_price_and_budget(swept: Swept) -> None:
-    with pytest.raises(UsageError, match=r"2 machines cost \$0\.1/h together") as refused:
+    with pytest.raises(UsageError, match=r"2 machines would cost \$0\.1/h together") as refused:
         swept.sweep(machines=2, max_price=0.09)
     assert "--machines 1" in (refused.value.next_command or "") and not swept.cloud._made
     seen: list[Plan] = []
@@ -221,7 +221,7 @@ def test_limits_of_price_and_budget(swept: Swept) -> None:
 def test_a_wrong_call_is_refused_before_anything_is_made(swept: Swept) -> None:
     with pytest.raises(UsageError, match=r"Did you mean --matrix lr=… instead of lrr\?"):
         swept.sweep(matrix={"lrr": ["0.1"]})
-    with pytest.raises(UsageError, match="0 machines cannot be used"):
+    with pytest.raises(UsageError, match="`machines` is 0; a sweep uses from 1 to 100"):
         swept.sweep(machines=0)
     with pytest.raises(UsageError, match="This project has no sweep"):
         sweep_status("none", folder=swept.folder)
