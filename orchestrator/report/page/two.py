@@ -27,6 +27,7 @@ from orchestrator.report.page.repeat import revision_line
 from orchestrator.report.page.time import parts_of
 from orchestrator.report.page.words import digits
 from orchestrator.report.units import duration, money, share, size
+from orchestrator.report.where import START_UP, startup_share
 from orchestrator.runs.details import RunDetails
 
 _METRICS = 40
@@ -115,7 +116,7 @@ def _told(details: RunDetails) -> dict[str, str]:
         "steps a second": f"{speed:.3g}" if speed else "",
         "waiting for input": share(wait) if wait is not None else "",
         "peak memory": size(peak) if peak else "",
-        "limited by": safe.line(seen.get("limited_by"), 40),
+        "limited by": START_UP if startup_share(seen) else safe.line(seen.get("limited_by"), 40),
         "cost": money(usd) if usd is not None else "",
         "parity with here": safe.line(safe.mapping(record.parity).get("verdict"), 40),
     }

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import os
+import re
 import subprocess
 import sys
 from dataclasses import replace
@@ -91,6 +92,12 @@ def test_a_computer_without_sshd_is_told_what_to_install(monkeypatch: pytest.Mon
     assert "openssh-server" in found.fix
     monkeypatch.setattr(survey, "find", {}.get)
     assert survey.survey({}).fix == ""
+
+
+@pytest.mark.parametrize("tier", survey.TIERS)
+def test_the_limits_of_each_tier_are_clauses_of_one_sentence(tier: str, tmp_path: Path) -> None:
+    limits = survey._limits(tier, tmp_path)
+    assert limits and all(re.match(r"(it|its|in it,|if its) ", each) for each in limits)
 
 
 def test_programs_that_only_root_has_on_path_are_found() -> None:
