@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import json
 import time
-from collections.abc import Mapping
 from contextlib import suppress
 from dataclasses import asdict, dataclass
 from enum import StrEnum
@@ -19,12 +18,14 @@ from orchestrator.hosts.atomic import atomic_write
 from orchestrator.leases.settle import record_of
 from orchestrator.model import Exited, RunRecord
 from orchestrator.model.outcomes import ExitReason
+from orchestrator.parity.rungs import Rung
 from orchestrator.report.page import Page, html_of, markdown_of, page_of, page_of_two
 from orchestrator.report.page.two import Comparison
 from orchestrator.runs import record_file
 from orchestrator.runs.details import RunDetails, between, read_details
 from orchestrator.runs.history import history
 from orchestrator.runs.known import known_ids, no_such_run
+from orchestrator.runs.outputs import compare_results
 from orchestrator.session.project import Project
 
 NAME = "report"
@@ -147,15 +148,11 @@ def _so_far(run: str, reason: str | None, lost: str | None) -> Exited:
 
 def _compared(project: Project, a: RunDetails, b: RunDetails) -> Comparison:
     places = (a.record.folder, b.record.folder)
+    rungs: tuple[Rung, ...] = ()
     try:
-        verdict: Mapping[str, Any] = compare(*places, folder=project.root).as_json()
-        rungs = (
-            between(*(observed(project, place) for place in places)) if not verdict.get("recorded") else ()
-        )
+        verdict = compare(*places, folder=project.root)
+        if not verdict.recorded:
+            rungs = between(*(observed(project, place) for place in places))
     except OrchError:
-        verdict, rungs = _by_records(a.record, b.record), ()
-    return Comparison(verdict, rungs)
-
-
-def _by_records(a: RunRecord, b: RunRecord) -> Mapping[str, Any]:
-    return parity.compare_records(a.as_json(), b.as_json()).as_json()
+        verdict, rungs = parity.compare_records(a.record.as_json(), b.record.as_json()), ()
+    return Comparison(verdict.as_json(), rungs, compare_results(a.record, b.record, verdict))
