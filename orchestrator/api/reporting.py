@@ -105,7 +105,7 @@ def _newest(project: Project) -> str:
     known = history(last=1, folder=project.root).runs
     if known:
         return known[0].run_id
-    raise UsageError(f"There is no run in {project.root}.", next_command=project.up_command)
+    raise UsageError(f"There is no run in {project.root}.", next_command=project.first_run_command)
 
 
 def _details(project: Project, run: str) -> RunDetails:
