@@ -36,6 +36,7 @@ from orchestrator.model.outcomes import ExitReason
 from orchestrator.model.plain import plain
 from orchestrator.runs import events, logs
 from orchestrator.runs.record_file import disk_errors
+from orchestrator.runs.to_come import naming_all
 
 OUTPUTS = "outputs"
 LOG = logs.LOG
@@ -73,7 +74,7 @@ def fetch(
     LocalError if this computer cannot store them, and keeps the existing files.
     """
     source = jobs.run_dir(agent, run_id)
-    with disk_errors(folder):
+    with naming_all(host, agent, run_id, folder / OUTPUTS), disk_errors(folder):
         folder.mkdir(parents=True, exist_ok=True)
         lacking = _fetch_story(host, agent, run_id, folder)
     left = jobs.left(host, agent, run_id, again=again)

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 import os
+import shutil
 import subprocess
 import sys
 import time
@@ -19,6 +20,7 @@ import orchestrator as orch
 from orchestrator.api import logs, pulling
 from orchestrator.api.schemas import schema as orch_schema
 from orchestrator.cli import main
+from orchestrator.errors import LocalError
 from orchestrator.model import CancelReport, RunRecord
 from orchestrator.report.run import cancel_text
 from orchestrator.runs import collect, record_file
@@ -157,6 +159,36 @@ def test_pull_without_an_id_shows_no_old_run_while_another_goes_on(job: Job) -> 
     assert orch.pull(folder=job.folder).run_id == "long"
     assert orch.pull(folder=job.folder, progress=job.told).run_id in ("short", "long")
     assert any("was fetched before, and is shown again" in words for words in job.told.lines)
+
+
+@pytest.mark.parametrize(
+    ("free", "words"),
+    [
+        (
+            20 << 20,
+            ("and 64.0 MiB must stay free", "In all, 3.0 MiB of results are to come, so 67.0 MiB must be"),
+        ),
+        (
+            (64 << 20) + 9999,
+            ("output.log", "In all, 3.0 MiB of results are to come, so 67.0 MiB must be free."),
+        ),
+    ],
+)
+def test_a_pull_without_room_says_how_much_is_to_come(
+    job: Job, free: int, words: tuple[str, ...], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    orch.up(job.profile, folder=job.folder)
+    job.start("a", "open('x', 'wb').write(bytes(3 << 20))\nprint('y' * 10_000)\n")
+    logs.logs("a", follow=True, folder=job.folder, output=lambda _data: None)
+    nearly_full = shutil._ntuple_diskusage(1 << 40, (1 << 40) - free, free)  # type: ignore[attr-defined]
+    with monkeypatch.context() as patched:
+        patched.setattr(shutil, "disk_usage", lambda _path: nearly_full)
+        with pytest.raises(LocalError) as refused:
+            orch.pull(folder=job.folder)
+    for each in words:
+        assert each in refused.value.message
+    assert (refused.value.next_command or "").startswith("orch pull a    # once there is room in ")
+    assert orch.pull(folder=job.folder).run_id == "a"
 
 
 def test_what_is_in_the_way_is_no_bad_input(job: Job, monkeypatch: pytest.MonkeyPatch) -> None:
