@@ -54,7 +54,7 @@ class Fetched:
     """`entries`: files that are here, verified; `refused`: files that stayed on the machine.
 
     `altered`: data files that were written on the machine during the run. `unwritten`: outputs that the
-    profile names and the run did not write.
+    profile names and the run did not write. `transferred`: how many outputs came now; the others were here.
     """
 
     entries: tuple[Entry, ...]
@@ -63,6 +63,7 @@ class Fetched:
     mounts: tuple[jobs.Mount, ...] = ()
     watched: bool = True
     unwritten: tuple[jobs.Unwritten, ...] = ()
+    transferred: int = 0
 
 
 def fetch(
@@ -84,7 +85,15 @@ def fetch(
     )
     events.forget(folder, outputs)
     refused = (*lacking, *pulled.refused)
-    return Fetched(pulled.entries, refused, left.altered, left.mounts, left.watched, left.unwritten)
+    return Fetched(
+        pulled.entries,
+        refused,
+        left.altered,
+        left.mounts,
+        left.watched,
+        left.unwritten,
+        pulled.fetched_files,
+    )
 
 
 def _fetch_story(host: Host, agent: Agent, run_id: str, folder: Path) -> list[NotFetched]:
