@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import json
 import time
-from collections.abc import Mapping, Sequence
+from collections.abc import Sequence
 from contextlib import suppress
 from dataclasses import asdict, dataclass, replace
 from enum import StrEnum
@@ -20,6 +20,7 @@ from orchestrator.leases.settle import record_of
 from orchestrator.model import Exited, RunRecord
 from orchestrator.model.outcomes import ExitReason
 from orchestrator.model.sweeps import Sweep
+from orchestrator.parity.rungs import Rung
 from orchestrator.report.page import (
     Page,
     html_of,
@@ -35,6 +36,7 @@ from orchestrator.runs.curves import Curve
 from orchestrator.runs.details import RunDetails, between, read_details
 from orchestrator.runs.history import history
 from orchestrator.runs.known import known_ids, no_such_run
+from orchestrator.runs.outputs import compare_results
 from orchestrator.session.project import SWEEP_RECORD, Project
 
 NAME = "report"
@@ -144,7 +146,7 @@ def _newest(project: Project) -> str:
     known = history(last=1, folder=project.root).runs
     if known:
         return known[0].run_id
-    raise UsageError(f"There is no run in {project.root}.", next_command=project.up_command)
+    raise UsageError(f"There is no run in {project.root}.", next_command=project.first_run_command)
 
 
 def _details(project: Project, run: str) -> RunDetails:
@@ -187,15 +189,11 @@ def _so_far(run: str, reason: str | None, lost: str | None) -> Exited:
 
 def _compared(project: Project, a: RunDetails, b: RunDetails) -> Comparison:
     places = (a.record.folder, b.record.folder)
+    rungs: tuple[Rung, ...] = ()
     try:
-        verdict: Mapping[str, Any] = compare(*places, folder=project.root).as_json()
-        rungs = (
-            between(*(observed(project, place) for place in places)) if not verdict.get("recorded") else ()
-        )
+        verdict = compare(*places, folder=project.root)
+        if not verdict.recorded:
+            rungs = between(*(observed(project, place) for place in places))
     except OrchError:
-        verdict, rungs = _by_records(a.record, b.record), ()
-    return Comparison(verdict, rungs)
-
-
-def _by_records(a: RunRecord, b: RunRecord) -> Mapping[str, Any]:
-    return parity.compare_records(a.as_json(), b.as_json()).as_json()
+        verdict, rungs = parity.compare_records(a.record.as_json(), b.record.as_json()), ()
+    return Comparison(verdict.as_json(), rungs, compare_results(a.record, b.record, verdict))

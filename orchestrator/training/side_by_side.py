@@ -20,7 +20,7 @@ from orchestrator.hosts.here import HereHost
 from orchestrator.jobs import PathTaken
 from orchestrator.model import Agent, Host, Job, Verdict
 from orchestrator.model.counted import counted
-from orchestrator.model.outcomes import Conclusion, ExitReason
+from orchestrator.model.outcomes import Conclusion, ExitReason, ending
 from orchestrator.parity.naming import HERE_AND_THERE
 from orchestrator.parity.places import named_alike
 from orchestrator.parity.recording import read
@@ -184,7 +184,7 @@ def _failure(side: str, ended: tuple[str, bytes]) -> str:
         return ""
     tail = "\n".join("    " + line for line in log.decode(errors="replace").strip().splitlines()[-12:])
     place = "on this computer" if side == "here" else "on the machine"
-    return f"The script ended with {reason} {place}:\n{tail}"
+    return f"The script {ending(reason)} {place}:\n{tail}"
 
 
 def _fetch(host: Host, agent: Agent, run_id: str, target: Path) -> None:
