@@ -11,6 +11,7 @@ from collections import Counter
 from collections.abc import Callable, Iterable, Iterator, Sequence
 from contextlib import contextmanager
 from itertools import chain
+from pathlib import Path
 from typing import Any
 
 import dask
@@ -117,14 +118,15 @@ def _here(number: int, point: Point) -> Done:
 
 
 @contextmanager
-def schedule_here(machines: int, work: Work, *, more: int = 0) -> Iterator[Schedule]:
+def schedule_here(machines: int, work: Work, scratch: Path, *, more: int = 0) -> Iterator[Schedule]:
     """Start Dask with a worker for each machine, and `more` for runs of other machines that are to end.
 
-    An interrupt leaves the block at once: what the machines do goes on without this process.
+    `scratch`: a folder for the workers' files. An interrupt leaves the block at once: what the machines do
+    goes on without this process.
     """
     own = {"resources": {_MACHINE: 1}, "nthreads": 1, "memory_limit": None, "work": work}
     global_manager._ip = "127.0.0.1"  # it would look for the way to 8.8.8.8, and warn where there is none
-    with dask.config.set(_NO_PAGES):
+    with dask.config.set({**_NO_PAGES, "temporary-directory": str(scratch)}):
         cluster = SpecCluster(  # type: ignore[no-untyped-call]
             workers={n: {"cls": _Trains, "options": {**own, **_HERE}} for n in range(machines + more)},
             scheduler={"cls": Scheduler, "options": {"protocol": "inproc", **_HERE}},

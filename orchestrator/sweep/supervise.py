@@ -127,7 +127,7 @@ class _Sweeping:
 
         course, machines = self._course, self.sweep.machines
         if not course.scheduler:
-            return schedule_here(machines, self._trainer.train, more=going_on)
+            return schedule_here(machines, self._trainer.train, course.project.state, more=going_on)
         of, profile = course.machines, self.sweep.profile
         root = str(course.project.root)
         remote = Remote(root, profile, tuple(of.overrides), of.sweep, of.agreed, course.words)
