@@ -8,9 +8,9 @@ from collections.abc import Callable, Mapping, Sequence
 from dataclasses import asdict, dataclass
 from typing import Annotated, Literal, TypeVar
 
-from orchestrator.errors import HostError, MalformedAnswer, OrchError, RunFailed, UsageError
+from orchestrator.errors import Busy, HostError, MalformedAnswer, OrchError, RunFailed, UsageError
 from orchestrator.model import Agent, Completed, Entry, Host, Job, Room, RunState, TreeLink
-from orchestrator.model.answers import LONG, SHORT, Between, Malformed, Most, decoded, malformed
+from orchestrator.model.answers import LONG, SHORT, Between, Like, Malformed, Most, decoded, malformed
 from orchestrator.model.checkpoints import Snapshots
 from orchestrator.model.plain import last_words, plain
 from orchestrator.model.stores import Grant
@@ -63,6 +63,14 @@ class FollowInterrupted(HostError):
         self.offset = offset
 
 
+class PathTaken(Busy):
+    """The data of an active run are at a path that this job needs. `run_id`: that run of the user."""
+
+    def __init__(self, message: str, run_id: str) -> None:
+        super().__init__(message, next_command=f"orch logs -f {run_id}    # then the same command again")
+        self.run_id = run_id
+
+
 class OutputShrank(MalformedAnswer):
     """A run's output on the machine is shorter than what was read of it before."""
 
@@ -88,8 +96,8 @@ def start(
     `outputs` are globs of what it leaves (empty: all that it creates or changes), `checkpoints` of what it
     goes on from; `restored` is put into its working folder. `awaited`: the machine counts as used until
     `mark_collected` says that the results were fetched, or they are in the store that `grant` writes to.
-    Raises UsageError where the id belongs to another job or the trees cannot be laid out, HostError where
-    contact was lost.
+    Raises PathTaken where another run is active at an absolute target, UsageError where the id belongs to
+    another job or the trees cannot be laid out, HostError where contact was lost.
     """
     spec = {
         **asdict(job),
@@ -313,6 +321,7 @@ class _Refusal:
 
     kind: Annotated[str, Most(40)]
     error: Annotated[str, Most(10_000)]
+    by: Annotated[str, Like(rf"|{_RUN_ID.pattern}")] = ""
 
 
 def _ask(
@@ -343,6 +352,8 @@ def _refusal(done: Completed) -> OrchError:
         return HostError(f"The runtime there ended with status {done.returncode}: {words}")
     if said.kind == "truncated":
         return OutputShrank(plain(said.error), exists="The run itself goes on.", next_command="orch logs -f")
+    if said.kind == "taken" and said.by:
+        return PathTaken(plain(said.error), said.by)
     of_the_request = said.kind in ("invalid", "conflict", "stage", "absent")
     return UsageError(plain(said.error)) if of_the_request else RunFailed(plain(said.error))
 

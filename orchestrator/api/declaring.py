@@ -12,6 +12,7 @@ from orchestrator.profile import load
 from orchestrator.profile.edit import NotEditable
 from orchestrator.profile.edit_data import NewData, with_data
 from orchestrator.profile.tree import Refused
+from orchestrator.reads.sent import Sent, sent_of
 from orchestrator.reads.undeclared import Undeclared
 from orchestrator.reads.undeclared_words import profile_lines, source_of
 from orchestrator.sizing.profile_change import write_minimums
@@ -21,12 +22,13 @@ def add_data(profile: Path, paths: Sequence[Path]) -> str:
     """Declare folders or files, given relative to the current folder, as data. Returns the profile's new
     text.
 
-    A path below the project keeps its place on the machine, an absolute path outside it keeps that path, and
-    any other is named by its last part. Comments and formatting are preserved. Raises UsageError.
+    A path below the project keeps its place on the machine, unless the code names it by its absolute path; it
+    then gets that path, as does an absolute path outside the project. Any other is named by its last part.
+    Comments and formatting are preserved. Raises UsageError.
     """
-    project = load(profile).code.path.resolve()
-    entries = [_entry(path, profile, project) for path in paths]
-    return _written(profile, entries, [f"  - source: {entry.source}" for entry in entries])
+    sent = sent_of(load(profile))
+    entries = [_entry(path, profile, sent) for path in paths]
+    return _written(profile, entries, [f"  - {_line(entry)}" for entry in entries])
 
 
 def declare(profile: Path, found: Sequence[Undeclared]) -> str:
@@ -35,16 +37,22 @@ def declare(profile: Path, found: Sequence[Undeclared]) -> str:
     return _written(profile, entries, profile_lines(found, profile).splitlines()[1:])
 
 
-def _entry(path: Path, profile: Path, project: Path) -> NewData:
+def _line(entry: NewData) -> str:
+    return (
+        f"{{source: {entry.source}, target: {entry.target}}}" if entry.target else f"source: {entry.source}"
+    )
+
+
+def _entry(path: Path, profile: Path, sent: Sent) -> NewData:
     place = Path(os.path.normpath(Path.cwd() / with_home(path)))
     if not is_there(place):
         raise UsageError(
             f"{path} does not exist, so it cannot be declared as data.",
             next_command="ls    # what data is here?",
         )
-    inside = place.is_relative_to(project) or place.resolve().is_relative_to(project)
-    target = str(place) if path.is_absolute() and not inside else None
-    return NewData(source_of(place, profile), target)
+    inside = place.is_relative_to(sent.project) or place.resolve().is_relative_to(sent.project)
+    kept = sent.names_absolutely(place) if inside else path.is_absolute()
+    return NewData(source_of(place, profile), str(place) if kept else None)
 
 
 def _written(profile: Path, entries: Sequence[NewData], shown: Sequence[str]) -> str:

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import platform
 import shutil
-from dataclasses import asdict
 from pathlib import Path
 from typing import Any
 
@@ -13,12 +12,19 @@ from orchestrator.providers.local.survey import survey
 
 def examine() -> dict[str, Any]:
     """{ready, tier, lost[], missing[], fix, checks[{name, ok, detail}]}; changes nothing."""
-    found = asdict(survey())
+    found = survey()
     checks = [_python(), _uv(), _program("ssh", "orch ssh"), _program("git", "version control"), _disk()]
-    ready = found["tier"] in ("netns", "userns", "process") and all(
+    ready = found.tier in ("netns", "userns", "process") and all(
         check["ok"] or not check["needed"] for check in checks
     )
-    return {"ready": ready, **found, "checks": checks}
+    return {
+        "ready": ready,
+        "tier": found.tier,
+        "lost": found.limits,
+        "missing": found.missing,
+        "fix": found.fix,
+        "checks": checks,
+    }
 
 
 def _python() -> dict[str, Any]:

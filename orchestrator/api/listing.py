@@ -26,9 +26,10 @@ def history(
 
 def _note_ends_here(project: Project) -> None:
     """Record the ends of runs on this computer's machines. What cannot be asked is shown as it was known."""
-    for lease in project.open_leases():
-        if lease.active and clouds.is_here(lease.profile["cloud"]):
-            from orchestrator.leases.lease_status import current_status
+    leases = project.open_leases()
+    asked = [lease for lease in leases if lease.active and clouds.is_here(lease.profile["cloud"])]
+    if asked:
+        from orchestrator.leases.lease_status import current_statuses
 
-            with suppress(OrchError, OSError):
-                current_status(project, lease, ask=False)
+        with suppress(OrchError, OSError):
+            current_statuses(project, asked, ask=False)

@@ -147,7 +147,7 @@ def _pulled(project: Project, run_id: str | None) -> Path | None:
         return None
     found = sorted(project.run(".").glob(f"*/{LOG}"), key=lambda path: path.stat().st_mtime)
     if not found:
-        raise UsageError("This project has no runs.", next_command="orch train")
+        raise UsageError("This project has no runs.", next_command=project.first_run_command)
     return found[-1]
 
 

@@ -146,7 +146,7 @@ def _from_machine(
     wanted = " ".join(["orch pull", *([run_id] if run_id else []), *(["--again"] if again else [])])
     with opened(project, held, latest, profile_of(held, ()), tell, again=wanted) as session:
         if run_id is None:
-            name = _meant(session)
+            name = _meant(session, again)
         elif jobs.state(session.host, session.agent, run_id).state == "running":
             raise _still_running(session, run_id)
         else:
@@ -176,8 +176,9 @@ def _from_store(project: Project, run_id: str | None, url: str) -> RunRecord:
     return complete_record(stored.fetch_results(folder))
 
 
-def _meant(session: Session) -> str:
-    """The latest ended run that was not pulled; if there is none, the latest that was.
+def _meant(session: Session, again: bool) -> str:
+    """The latest ended run that was not pulled; if there is none, the latest that was, which is shown, or
+    with `again` fetched anew.
 
     Raises Busy if only an active run could bring something new.
     """
@@ -189,8 +190,10 @@ def _meant(session: Session) -> str:
     fetched = [run.run_id for run in session.ledger.lease().runs.values() if run.collected and not run.lost]
     if not fetched:
         raise UsageError("No run waits to be fetched.", next_command="orch train    # or: orch status")
-    session.progress.say(f"No run waits to be fetched. {fetched[-1]} was fetched before, and is shown again")
-    return fetched[-1]
+    name = fetched[-1]
+    what = "is fetched anew" if again else f"is shown again; to fetch it anew: orch pull {name} --again"
+    session.progress.say(f"No run waits to be fetched. {name} was fetched before, and {what}")
+    return name
 
 
 def _still_running(session: Session, run_id: str, others: str = "") -> Busy:

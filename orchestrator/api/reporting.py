@@ -1,12 +1,12 @@
-"""report: a run, or two, as one page that needs no other files."""
+"""report: a run, two of them, or a sweep, as one page that needs no other files."""
 
 from __future__ import annotations
 
 import json
 import time
-from collections.abc import Mapping
+from collections.abc import Sequence
 from contextlib import suppress
-from dataclasses import asdict, dataclass
+from dataclasses import asdict, dataclass, replace
 from enum import StrEnum
 from pathlib import Path
 from typing import Any
@@ -19,15 +19,28 @@ from orchestrator.hosts.atomic import atomic_write
 from orchestrator.leases.settle import record_of
 from orchestrator.model import Exited, RunRecord
 from orchestrator.model.outcomes import ExitReason
-from orchestrator.report.page import Page, html_of, markdown_of, page_of, page_of_two
+from orchestrator.model.sweeps import Sweep
+from orchestrator.parity.rungs import Rung
+from orchestrator.report.page import (
+    Page,
+    html_of,
+    markdown_of,
+    page_of,
+    page_of_sweep,
+    page_of_two,
+    params_of,
+)
 from orchestrator.report.page.two import Comparison
 from orchestrator.runs import record_file
+from orchestrator.runs.curves import Curve
 from orchestrator.runs.details import RunDetails, between, read_details
 from orchestrator.runs.history import history
 from orchestrator.runs.known import known_ids, no_such_run
-from orchestrator.session.project import Project
+from orchestrator.runs.outputs import compare_results
+from orchestrator.session.project import SWEEP_RECORD, Project
 
 NAME = "report"
+_CURVES = 4
 
 
 class Format(StrEnum):
@@ -62,14 +75,16 @@ def report(
     format: str = Format.HTML,
     folder: Path | str | None = None,
 ) -> Report:
-    """Make the report of a run, or of two side by side; without `run`, of the newest run.
+    """Make the report of a run, of two side by side, or of a sweep; without `run`, of the newest run.
 
-    A run is an id under `runs/`, or a folder with a run.json. HTML is written beside run.json; Markdown and
-    JSON are only returned. Asks no machine and no cloud: an active run is shown as it is known on this
-    computer.
+    A run is an id under `runs/`, or a folder with a run.json; a sweep is its id. HTML is written beside
+    run.json or sweep.json; Markdown and JSON are only returned. Asks no machine and no cloud: an active run
+    is shown as it is known on this computer.
     """
     form = _form(format)
     project = Project.at(folder)
+    if run is not None and other is None and (swept := _sweep(project, str(run))):
+        return _written(swept, form, project.run(str(run)) / f"{NAME}.html")
     first = _details(project, str(run) if run is not None else _newest(project))
     if other is None:
         page = page_of(first, version=orchestrator.__version__, now=time.time())
@@ -97,6 +112,33 @@ def _written(page: Page, form: Format, place: Path) -> Report:
     return Report(page, text, place)
 
 
+# ---------------------------------------------------------------- a sweep
+
+
+def _sweep(project: Project, name: str) -> Page | None:
+    """Return the page of a sweep; None if there is none of that id."""
+    if not (project.run(name) / SWEEP_RECORD).is_file():
+        return None
+    from orchestrator.sweep.status import status_of
+
+    swept, _ = status_of(project, name)
+    return page_of_sweep(
+        swept, _best_curves(project, swept), version=orchestrator.__version__, now=time.time()
+    )
+
+
+def _best_curves(project: Project, swept: Sweep) -> list[tuple[str, Sequence[Curve]]]:
+    """Return the curves of the best runs, by their parameters."""
+    left = swept
+    found: list[tuple[str, Sequence[Curve]]] = []
+    while (best := left.best) is not None and len(found) < _CURVES:
+        record = record_file.read(project.run(best.run_id))
+        if record is not None:
+            found.append((params_of(best), read_details(record).curves))
+        left = replace(left, points=tuple(each for each in left.points if each.run_id != best.run_id))
+    return found
+
+
 # ---------------------------------------------------------------- which run
 
 
@@ -104,7 +146,7 @@ def _newest(project: Project) -> str:
     known = history(last=1, folder=project.root).runs
     if known:
         return known[0].run_id
-    raise UsageError(f"There is no run in {project.root}.", next_command=project.up_command)
+    raise UsageError(f"There is no run in {project.root}.", next_command=project.first_run_command)
 
 
 def _details(project: Project, run: str) -> RunDetails:
@@ -147,15 +189,11 @@ def _so_far(run: str, reason: str | None, lost: str | None) -> Exited:
 
 def _compared(project: Project, a: RunDetails, b: RunDetails) -> Comparison:
     places = (a.record.folder, b.record.folder)
+    rungs: tuple[Rung, ...] = ()
     try:
-        verdict: Mapping[str, Any] = compare(*places, folder=project.root).as_json()
-        rungs = (
-            between(*(observed(project, place) for place in places)) if not verdict.get("recorded") else ()
-        )
+        verdict = compare(*places, folder=project.root)
+        if not verdict.recorded:
+            rungs = between(*(observed(project, place) for place in places))
     except OrchError:
-        verdict, rungs = _by_records(a.record, b.record), ()
-    return Comparison(verdict, rungs)
-
-
-def _by_records(a: RunRecord, b: RunRecord) -> Mapping[str, Any]:
-    return parity.compare_records(a.as_json(), b.as_json()).as_json()
+        verdict, rungs = parity.compare_records(a.record.as_json(), b.record.as_json()), ()
+    return Comparison(verdict.as_json(), rungs, compare_results(a.record, b.record, verdict))

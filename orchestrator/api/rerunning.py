@@ -19,12 +19,7 @@ from orchestrator.model.progress import Output, as_progress
 from orchestrator.profile.overrides import name_of
 from orchestrator.runs import record_file
 from orchestrator.runs.known import known_ids, no_such_run, profile_of
-from orchestrator.runs.outputs import (
-    ComparedMetric,
-    ComparedOutput,
-    compare_metrics,
-    compare_outputs,
-)
+from orchestrator.runs.outputs import ComparedMetric, ComparedOutput, compare_results
 from orchestrator.session.project import Project, check_run_id, new_run_id
 
 if TYPE_CHECKING:
@@ -116,16 +111,8 @@ _LEFT = "A machine that was created and a run that was started still exist."
 
 def compared(first: RunRecord, second: RunRecord, verdict: Verdict) -> Rerun:
     """Compare two runs of the same inputs. `verdict`: the result of `compare`."""
-    outputs, metrics = compare_outputs(first, second), compare_metrics(first, second)
-    by_tensors = not verdict.recorded
-    differ = any(not each.found.same for each in outputs) or bool(metrics)
-    if differ or (by_tensors and verdict.verdict != Conclusion.IDENTICAL):
-        conclusion = Conclusion.DIVERGENT
-    elif outputs or first.metrics or by_tensors:
-        conclusion = Conclusion.IDENTICAL
-    else:
-        conclusion = Conclusion.NOT_COMPARED
-    return Rerun(first, second, conclusion, outputs, metrics, verdict)
+    found = compare_results(first, second, verdict)
+    return Rerun(first, second, found.conclusion, found.outputs, found.metrics, verdict)
 
 
 def _record(project: Project, run: str) -> RunRecord:

@@ -31,6 +31,7 @@ def sweep(
     matrix: Mapping[str, Sequence[object]],
     machines: int = 1,
     search: str | None = None,
+    scheduler: str | None = None,
     objective: str | None = None,
     max_price: float | None = None,
     budget: float | None = None,
@@ -50,7 +51,8 @@ def sweep(
     applies to each.
 
     `search`: `optuna:30` lets Optuna choose 30 points, each after what the earlier ones gave; a list of one
-    text such as `1e-5..1e-1` is then a range. `objective`: the metric by which `best` is chosen, as
+    text such as `1e-5..1e-1` is then a range. `scheduler`: the address of a Dask cluster, `tls://host:8786`,
+    whose workers then carry out the runs. `objective`: the metric by which `best` is chosen, as
     `val_accuracy:max` or `loss`. `max_price`: of all machines together, US dollars an hour. `budget`: US
     dollars; when the machines have cost that much, no further run is started. `told`: called after each
     point. The profile's `accept` promotes no model.
@@ -61,9 +63,10 @@ def sweep(
     project, tell = Project.at(folder), as_progress(progress)
     wanted = load(Path(profile), overrides=tuple(overrides), files=True)
     plan, chooser = _planned(project, wanted, overrides, matrix, machines, search, objective)
-    words = _words(profile, plan, machines, objective, overrides)
+    words = _words(profile, plan, machines, scheduler, objective, overrides)
     course = _course(project, wanted, overrides, plan, words, max_price, approve, tell)
-    return to_the_end(replace(course, budget=budget, search=chooser, told=told or course.told), plan)
+    course = replace(course, search=chooser, scheduler=scheduler or "", told=told or course.told)
+    return to_the_end(replace(course, budget=budget), plan)
 
 
 def _planned(
@@ -83,7 +86,7 @@ def _planned(
 
     require_dask()
     if not 1 <= machines <= MOST_MACHINES:
-        raise UsageError(f"{machines} machines cannot be used; the least is 1, the most {MOST_MACHINES}.")
+        raise UsageError(f"`machines` is {machines}; a sweep uses from 1 to {MOST_MACHINES} at a time.")
     project.share(wanted.ledger)
     values, goal, trials = checked(matrix), parse_objective(objective), parse_search(search)
     ids = ids_of(project, wanted, overrides)
@@ -128,6 +131,7 @@ def _words(
     profile: str | Path,
     plan: Sweep,
     machines: int,
+    scheduler: str | None,
     objective: str | None,
     overrides: Sequence[str],
 ) -> str:
@@ -135,5 +139,6 @@ def _words(
     words = ["orch", "sweep", str(profile), "--machines", str(machines)]
     words += [word for name, each in plan.matrix.items() for word in ("--matrix", f"{name}={','.join(each)}")]
     words += ["--search", f"optuna:{plan.search}"] if plan.search else []
+    words += ["--scheduler", scheduler] if scheduler else []
     words += ["--objective", objective] if objective else []
     return shlex.join([*words, *(word for each in redacted(overrides) for word in ("--set", each))])

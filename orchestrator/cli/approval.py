@@ -7,6 +7,7 @@ import sys
 from collections.abc import Callable, Sequence
 from typing import TYPE_CHECKING
 
+from orchestrator.cli.command_log import is_quiet
 from orchestrator.errors import UsageError
 
 if TYPE_CHECKING:
@@ -14,7 +15,9 @@ if TYPE_CHECKING:
 
 
 def ask(yes: bool, argv: Sequence[str]) -> Callable[[Plan], bool]:
-    """Ask before creating a machine that costs money; a free one is approved silently.
+    """Ask before creating a machine that costs money; a free one is approved without a question.
+
+    The plan is printed, except by a quiet command that need not ask.
 
     A second plan in the same command contains more expensive offers. --yes approves those only if the
     profile sets max_price. `argv`: the command without --yes.
@@ -37,10 +40,11 @@ def _asking(yes: bool, argv: Sequence[str], *, first: bool) -> Callable[[Plan], 
         from orchestrator.report.lease import plan_text
 
         value = plan.as_json()
-        print(ours(plan_text(value)), file=sys.stderr)
-        if not any(offer["price"] for offer in value.get("offers", [])):
-            return True
-        if yes and (not again or plan.most is not None):
+        free = not any(offer["price"] for offer in value.get("offers", []))
+        approved = free or (yes and (not again or plan.most is not None))
+        if not (approved and is_quiet()):
+            print(ours(plan_text(value)), file=sys.stderr)
+        if approved:
             return True
         if not sys.stdin.isatty():
             if again:

@@ -146,3 +146,9 @@ def logged(log: CommandLog) -> Iterator[None]:
     finally:
         log.end(code)
         _current.reset(before)
+
+
+def is_quiet() -> bool:
+    """Whether the command prints notices and results only."""
+    log = current()
+    return log is not None and log.loudness is Loudness.QUIET

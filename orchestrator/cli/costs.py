@@ -15,5 +15,5 @@ def costs(as_json: Json = False) -> None:
     from orchestrator.api import costs as sum_up
     from orchestrator.report.costs import costs_text
 
-    found = sum_up().as_json()
-    emit("costs", found, as_json, costs_text(found))
+    found = sum_up()
+    emit("costs", found.as_json(), as_json, costs_text(found.as_json(), running=found.running))

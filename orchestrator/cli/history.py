@@ -27,4 +27,4 @@ def runs(
     from orchestrator.report.history import history_text
 
     found = history(profile, last=last)
-    emit("runs", found.as_json(), as_json, history_text(found, Project.at().up_command))
+    emit("runs", found.as_json(), as_json, history_text(found, Project.at().first_run_command))

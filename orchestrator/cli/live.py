@@ -10,7 +10,7 @@ from contextlib import contextmanager, suppress
 from typing import TextIO
 
 from orchestrator.cli import progress
-from orchestrator.cli.command_log import CommandLog, Loudness, current
+from orchestrator.cli.command_log import CommandLog, current, is_quiet
 from orchestrator.cli.startup_lines import Folded
 from orchestrator.cli.status_line import StatusLine
 from orchestrator.cli.terminal import Shown, ours
@@ -99,8 +99,7 @@ def following(as_json: bool, *, live: bool = True) -> Iterator[tuple[Output, Pro
 
     stream = sys.stderr if as_json else sys.stdout
     log = current()
-    quiet = log is not None and log.loudness is Loudness.QUIET
-    if quiet or not (live and stream.isatty() and progress.is_moving()):
+    if is_quiet() or not (live and stream.isatty() and progress.is_moving()):
         yield runs.output(as_json), progress.progress()
         return
     view = Live(stream, sys.stderr, log)

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import shlex
 from collections.abc import Sequence
 from typing import Annotated
 
@@ -39,7 +40,10 @@ Staging = Annotated[
 def profile(
     command: Annotated[
         list[str] | None,
-        typer.Argument(metavar="-- CMD...", help="The training command. Default: that of orch.yaml."),
+        typer.Argument(
+            metavar="-- CMD...",
+            help="The training command. Default: that of orch.yaml, with its lock's packages.",
+        ),
     ] = None,
     attempt: Annotated[
         bool, typer.Option("--try", help="Try fixes, measure each and print the change to make.")
@@ -75,7 +79,9 @@ def profile(
     how = api.Options(attempt, files, trace, rounds, seconds, budget, staging)
     ran = api.profile(command or (), wish=how, in_place=in_place, run_id=run_id, progress=progress())
     value = ran.as_json()
-    emit("profile", value, as_json, profile_text(value))
+    again = shlex.join(["orch", "profile", *(["--", *command] if command else [])])
+    then = f"\n\nNext: {again}    # once the command succeeds" if ran.failed else ""
+    emit("profile", value, as_json, profile_text(value) + then)
     if ran.failed:
         raise typer.Exit(6)
 

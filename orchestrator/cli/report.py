@@ -1,4 +1,4 @@
-"""orch report: a run, or two, as one page."""
+"""orch report: a run, two of them, or a sweep, as one page."""
 
 from __future__ import annotations
 
@@ -15,7 +15,9 @@ def report(
     run: Annotated[
         str | None,
         typer.Argument(
-            metavar="[RUN]", help="A run: an id, or a folder; default: the newest.", autocompletion=run_ids
+            metavar="[RUN]",
+            help="A run or a sweep: its id, or a folder; default: the newest run.",
+            autocompletion=run_ids,
         ),
     ] = None,
     other: Annotated[
@@ -35,7 +37,7 @@ def report(
     open_it: Annotated[bool, typer.Option("--open", help="Open the page in the browser.")] = False,
     as_json: Json = False,
 ) -> None:
-    """Write a run, or two side by side, as one HTML page that needs no network: runs/RUN/report.html.
+    """Write a run, two side by side, or a sweep, as one HTML page without a network: runs/RUN/report.html.
 
     It can be mailed, printed, and read on a phone. --format md prints a summary for pages of CI jobs.
     """

@@ -35,6 +35,9 @@ def run(
         typer.Option("--detach", help="Return once the run has started; the same command later finishes it."),
     ] = False,
     sets: Sets = None,
+    yes: Annotated[  # noqa: ARG001 (there is no question)
+        bool, typer.Option("--yes", "-y", help="Accepted as by `orch up`; `run` never asks.")
+    ] = False,
     as_json: Json = False,
 ) -> None:
     """Run up, train and down as one repeatable command.

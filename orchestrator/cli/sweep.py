@@ -35,6 +35,10 @@ Chooser = Annotated[
     str | None,
     typer.Option("--search", metavar="optuna:N", help="Let Optuna choose N runs, also from lr=1e-5..1e-1."),
 ]
+Cluster = Annotated[
+    str | None,
+    typer.Option("--scheduler", metavar="URL", help="Use this Dask cluster: tls://host:8786."),
+]
 MaxPrice = Annotated[
     float | None,
     typer.Option("--max-price", metavar="USD", min=0, help="Limit of what all machines cost an hour."),
@@ -56,6 +60,7 @@ def sweep(
         int, typer.Option("--machines", metavar="N", help="How many machines train at a time.")
     ] = 1,
     search: Chooser = None,
+    scheduler: Cluster = None,
     objective: Metric = None,
     max_price: MaxPrice = None,
     budget: Budget = None,
@@ -83,6 +88,7 @@ def sweep(
     options = {
         "machines": machines,
         "search": search,
+        "scheduler": scheduler,
         "objective": objective,
         "max_price": max_price,
         "budget": budget,
@@ -97,7 +103,6 @@ def sweep(
 def _carried_out(profile: str, matrix: list[str], yes: bool, options: dict[str, Any]) -> Sweep:
     from orchestrator import api
     from orchestrator.cli import approval, progress
-    from orchestrator.model.progress import notice
     from orchestrator.report.sweep import point_line
 
     tell = progress.progress()
@@ -108,7 +113,7 @@ def _carried_out(profile: str, matrix: list[str], yes: bool, options: dict[str, 
             profile,
             matrix=api.parse_matrix(matrix, search=options["search"] is not None),
             approve=approval.ask(yes, words),
-            told=lambda now, point: notice(tell, point_line(now, point)),
+            told=lambda now, point: (tell.say if point.succeeded else tell.notice)(point_line(now, point)),
             progress=tell,
             **options,
         )

@@ -40,10 +40,14 @@ class LeaseCost:
 
 @dataclass(frozen=True)
 class Costs:
-    """US dollars, at the prices for which the machines were rented, without tax and network traffic."""
+    """US dollars, at the prices for which the machines were rented, without tax and network traffic.
+
+    `running`: how many machines run, those that cost nothing included.
+    """
 
     leases: tuple[LeaseCost, ...]
     now: float
+    running: int = 0
 
     @property
     def usd(self) -> float:
@@ -82,8 +86,10 @@ def costs(folder: Path | str | None = None, *, now: float | None = None) -> Cost
     moment = time.time() if now is None else now
     here = Project.at(folder)
     roots = dict.fromkeys((here.root, *known_projects()))
-    found = [_of(lease, root, moment) for root in roots for lease in Project(root).leases()]
-    return Costs(tuple(sorted(found, key=lambda one: one.opened_at)), moment)
+    known = [(lease, root) for root in roots for lease in Project(root).leases()]
+    found = [_of(lease, root, moment) for lease, root in known]
+    running = sum(len(_running(lease, moment)) for lease, _ in known)
+    return Costs(tuple(sorted(found, key=lambda one: one.opened_at)), moment, running)
 
 
 def _of(lease: Lease, root: Path, now: float) -> LeaseCost:
@@ -93,7 +99,7 @@ def _of(lease: Lease, root: Path, now: float) -> LeaseCost:
         for begun, ended, held in spans
         for month, seconds in by_month(begun, ended)
     )
-    running = [held for held in lease.holdings if lease.open and _runs(held, now)]
+    running = _running(lease, now)
     return LeaseCost(
         lease=lease.id,
         project=str(root),
@@ -112,6 +118,10 @@ def _of(lease: Lease, root: Path, now: float) -> LeaseCost:
 def _span(held: Holding, lease: Lease, now: float) -> tuple[float, float] | None:
     seconds = held.seconds(lease.closed_at or now)
     return (held.created_at, held.created_at + seconds) if seconds > 0 else None
+
+
+def _running(lease: Lease, now: float) -> list[Holding]:
+    return [held for held in lease.holdings if lease.open and _runs(held, now)]
 
 
 def _runs(held: Holding, now: float) -> bool:

@@ -2,13 +2,16 @@
 
 from __future__ import annotations
 
+import functools
 import time
-from collections.abc import Mapping
+from collections import Counter
+from collections.abc import Callable, Mapping, Sequence
 from contextlib import closing, suppress
 from dataclasses import asdict, replace
 from typing import Any
 
 from orchestrator.errors import HostError, LocalError, StorageError, UsageError
+from orchestrator.leases.listed_once import listed_once
 from orchestrator.leases.remains import describe_remains
 from orchestrator.ledger import Lease, LeasedRun
 from orchestrator.ledger.events import RunEnded
@@ -21,22 +24,41 @@ from orchestrator.session.reach import require_seen
 _ANSWER_SECONDS = 5.0
 
 
-def current_status(project: Project, lease: Lease, ask: bool) -> LeaseStatus:
-    """The status of an open lease. `ask` asks clouds too; the local provider is always asked."""
+Open = Callable[[str], Provider]
+
+
+def current_statuses(project: Project, leases: Sequence[Lease], ask: bool) -> tuple[LeaseStatus, ...]:
+    """The status of each lease. `ask` asks clouds too; the local provider is always asked. Closed leases are
+    not asked about. Several leases of one provider cost one list of its machines.
+    """
+    count = Counter(str(lease.profile["cloud"]) for lease in leases if lease.open)
+
+    @functools.cache
+    def opened(cloud: str) -> Provider:
+        provider = open_provider(cloud)
+        return listed_once(provider) if count[cloud] > 1 else provider
+
+    return tuple(
+        _current(project, lease, ask, opened) if lease.open else lease_status(lease, None, asked=False)
+        for lease in leases
+    )
+
+
+def _current(project: Project, lease: Lease, ask: bool, opened: Open) -> LeaseStatus:
     with describe_remains(project.ledger(lease.id)):
         try:
-            return _asked(project, lease, ask)
+            return _asked(project, lease, ask, opened)
         except RegionUnseen as error:  # the other leases are still shown
             return replace(lease_status(lease, None, asked=False), unseen=error.message)
 
 
-def _asked(project: Project, lease: Lease, ask: bool) -> LeaseStatus:
+def _asked(project: Project, lease: Lease, ask: bool, opened: Open) -> LeaseStatus:
     cloud = lease.profile["cloud"]
     if not exists(cloud) or (
         not clouds.is_here(cloud) and not ask
     ):  # a damaged ledger may not say which one it is
         return lease_status(lease, None, asked=False)
-    provider = open_provider(cloud)
+    provider = opened(cloud)
     require_seen(provider, lease)
     machines = machines_of(provider, lease)
     lease = note_ends(project.ledger(lease.id), provider, lease, machines)

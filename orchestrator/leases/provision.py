@@ -73,8 +73,6 @@ def provision(
         require_gpu_lock(wanted)
         hazards = check_project(wanted, strict=strict)
     provider = open_provider(wanted.cloud)
-    if clouds.is_here(wanted.cloud):
-        describe_tier(tell)
     with _turn(project, wanted, "run" if for_run else "up", tell):
         lease = open_lease_of(project, wanted)
         with describe_remains(project.ledger(lease.id) if lease else None, wanted.path):
@@ -82,6 +80,8 @@ def provision(
                 require_seen(provider, lease)
             machines = _existing(provider, lease, for_run if avoid is not None else None, tell)
             planned = _planned(project, wanted, provider, machines, avoid or frozenset())
+        if not machines and clouds.is_here(wanted.cloud):
+            describe_tier(tell)
         if approve and agreed is None and not approve(planned):
             raise UsageError("Not approved; nothing was created.")
         with describe_remains(_ledger_at_hand(project, wanted), wanted.path):

@@ -33,13 +33,13 @@ def status(
     leases = project.open_leases()
     if not leases:
         return ()
-    from orchestrator.leases.lease_status import current_status
+    from orchestrator.leases.lease_status import current_statuses
 
-    return tuple(current_status(project, lease, ask) for lease in leases)
+    return current_statuses(project, leases, ask)
 
 
 def _of_team(project: Project, ask: bool) -> tuple[LeaseStatus, ...]:
-    from orchestrator.leases.lease_status import current_status, lease_status
+    from orchestrator.leases.lease_status import current_statuses, lease_status
     from orchestrator.ledger import TeamLedger
 
     shared = [lease for lease in project.leases() if isinstance(project.ledger(lease.id), TeamLedger)]
@@ -49,10 +49,10 @@ def _of_team(project: Project, ask: bool) -> tuple[LeaseStatus, ...]:
             next_command="export ORCH_LEDGER=s3://bucket/prefix    # or gs://, or ledger: in the profile, "
             "then orch up; see docs/teams.md",
         )
-    return tuple(
-        current_status(project, lease, ask) if ask and lease.open else lease_status(lease, None, asked=False)
-        for lease in reversed(shared)
-    )
+    newest = tuple(reversed(shared))
+    if ask:
+        return current_statuses(project, newest, ask)
+    return tuple(lease_status(lease, None, asked=False) for lease in newest)
 
 
 def leases_elsewhere() -> tuple[str, ...]:

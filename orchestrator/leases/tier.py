@@ -6,9 +6,8 @@ from orchestrator.model import Progress
 
 
 def describe_tier(tell: Progress) -> None:
-    """The tier of local machine that this computer supports, and what it does not have."""
+    """Say the limits of the local machine that is about to be created."""
     from orchestrator.providers.local.survey import survey
 
     found = survey()
-    lost = f"; without: {'; '.join(found.lost)}" if found.lost else ""
-    tell.say(f"Local machine, tier {found.tier}{lost}")
+    tell.say(f"Limits of this local machine (tier {found.tier}): {'; '.join(found.limits)}.")

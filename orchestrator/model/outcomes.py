@@ -151,3 +151,29 @@ def failure_of(reason: str) -> type[RunFailed]:
     there is no closer one.
     """
     return _FAILURES.get(reason, RunFailed)
+
+
+_ENDINGS: Mapping[str, str] = {
+    ExitReason.SIGNAL: "was ended by a signal",
+    ExitReason.OUT_OF_MEMORY: "ran out of memory",
+    ExitReason.DEVICE_OUT_OF_MEMORY: "ran out of GPU memory",
+    ExitReason.DISK_FULL: "filled the disk",
+    ExitReason.CANCELLED: "was cancelled",
+    ExitReason.OBSERVED: "was stopped after the observed steps",
+    ExitReason.PREEMPTED: "was preempted",
+    ExitReason.DEADLINE: "reached the deadline",
+    ExitReason.STALLED: "made no progress",
+    ExitReason.NOT_FINITE: "had a loss that was not finite",
+    ExitReason.DATA_FAILED: "did not get its data",
+    ExitReason.LOST: "was lost",
+    ExitReason.RESULTS_LOST: "was lost with its results",
+    ExitReason.RUNNING: "is still running",
+    ExitReason.NOT_STARTED: "was not started",
+}
+
+
+def ending(reason: str) -> str:
+    """Return what a run did that ended for `reason`, for the place behind its name: "failed", "ran out of
+    memory".
+    """
+    return _ENDINGS.get(reason, reason.replace("_", " "))

@@ -21,7 +21,7 @@ class Job:
     `observe_light` further steps are fingerprinted, and `stop_after_observed` then ends the run. `stdin`: the
     file or named pipe on that side that is its standard input; "" for none. `stall`: seconds without progress
     after which the job is ended, 0 for never. `on_nan`: "stop" ends the job when its loss is not a finite
-    number.
+    number. `serves`: the run of the user that this job is a part of; "" if it is that run itself.
     """
 
     run_id: str
@@ -36,6 +36,7 @@ class Job:
     stdin: str = ""
     stall: Annotated[float, Between(0, 1 << 30)] = 0.0
     on_nan: Literal["warn", "stop"] = "warn"
+    serves: str = ""
 
 
 @dataclass(frozen=True)

@@ -9,7 +9,7 @@ from itertools import islice
 from typing import Any
 
 from orchestrator.model import Bound, Need, Offer, clouds
-from orchestrator.model.counted import counted
+from orchestrator.model.counted import counted, rounded
 
 MANY = 500
 """No catalog hands over more offers that fit than this: the cheapest ones."""
@@ -249,9 +249,9 @@ def _gpus(offer: Offer) -> str:
 
 
 def _gib(size: float) -> str:
-    return f"{size / _GIB:.4g} GiB"
+    return f"{rounded(size / _GIB, 4)} GiB"
 
 
 def _decimal(size: float) -> str:
     """Format bytes in decimal units, as SSDs are sold: 900 GB."""
-    return f"{size / 1e9:.4g} GB"
+    return f"{rounded(size / 1e9, 4)} GB"

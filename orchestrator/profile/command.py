@@ -5,6 +5,7 @@ from __future__ import annotations
 import re
 import shlex
 from collections.abc import Mapping, Sequence
+from pathlib import PurePosixPath
 
 MAX_LINE = 32 << 10
 _OPERATORS = "|&;<>()`"
@@ -105,3 +106,38 @@ def _check_program(arguments: tuple[str, ...]) -> None:
         )
     if program in _RUNNERS and arguments[1:2] == ("run",):
         raise ValueError(f"'{program} run' would use a stack of its own; write python and the script")
+
+
+_PYTHON = re.compile(r"python[0-9.]*")
+_SHELLS = frozenset(("sh", "bash", "dash", "ash", "ksh", "zsh"))
+_PYTHON_FLAGS = re.compile(r"-[bBdEiIOPqsSuvx]+")
+"""Options of Python that take no value."""
+_SHELL_FLAGS = re.compile(r"[-+][abefhiklmnpruvxBCEHPT]*o?|--(login|noprofile|norc|posix|verbose)")
+"""Options of a shell that leave it to read its script from a file; one with o takes a name."""
+
+
+def script_of(argv: Sequence[str]) -> str | None:
+    """Return the file of the project that a command starts: `train.py` of `python -u train.py`, `run.sh` of
+    `bash -e run.sh`, `./run` of `./run`.
+
+    None if it is not sure to be a file, or not one of the project: a module, a text of `sh -c`, a program
+    that is found on PATH, a path outside.
+    """
+    program = argv[0]
+    if _PYTHON.fullmatch(program):
+        named = _after_options(argv[1:], _PYTHON_FLAGS)
+    elif program in _SHELLS:
+        named = _after_options(argv[1:], _SHELL_FLAGS)
+    else:
+        named = program if "/" in program else None
+    path = PurePosixPath(named or "/")
+    return named if not path.is_absolute() and ".." not in path.parts else None
+
+
+def _after_options(words: Sequence[str], flags: re.Pattern[str]) -> str | None:
+    """Return the first word that is no option; None if an option that may take a value precedes it."""
+    rest = list(words)
+    while rest and flags.fullmatch(rest[0]):
+        valued = rest[0].endswith("o")
+        rest = rest[2 if valued else 1 :]
+    return rest[0] if rest and not rest[0].startswith(("-", "+")) else None

@@ -7,7 +7,7 @@ from __future__ import annotations
 
 import json
 import re
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 
 from orchestrator.profile.edit import NotEditable
@@ -31,29 +31,41 @@ class NewData:
 
 
 def with_data(text: str, entries: Sequence[NewData]) -> str:
-    """Return `text` with further entries of data; those that it already has are skipped.
+    """Return `text` with further entries of data. For a source that it already has without a target, the
+    target is added; otherwise such an entry is skipped.
 
     Raises NotEditable, and Refused if the text is no profile.
     """
     before = to_data(read_tree(text.encode(), "the profile"))
     data = before.get("data") if isinstance(before, dict) else None
-    listed = list(data) if isinstance(data, tuple) else []
-    known = [item.get("source") for item in listed if isinstance(item, dict)]
-    new = [entry for entry in entries if entry.source not in known]
-    if not new:
+    listed = [item if isinstance(item, dict) else {} for item in data] if isinstance(data, tuple) else []
+    places = {item.get("source"): number for number, item in enumerate(listed)}
+    new = [entry for entry in entries if entry.source not in places]
+    moved = {places[entry.source]: entry for entry in entries if entry.source in places and entry.target}
+    moved = {number: entry for number, entry in moved.items() if not listed[number].get("target")}
+    if not new and not moved:
         return text
-    for entry in new:
+    for entry in (*new, *moved.values()):
         if not _is_utf8(entry.source + (entry.target or "")):
             raise NotEditable(f"the name {entry.source!r} is not UTF-8, as a profile is; rename it")
-    result = _added(text, new)
+    result = _targeted(text, moved)
+    result = _added(result, new) if new else result
+    assert isinstance(before, dict)
+    wanted: list[object] = [
+        {**item, **moved[number].as_data()} if number in moved else item for number, item in enumerate(listed)
+    ]
+    _require_nothing_else(result, {**before, "data": [*wanted, *(entry.as_data() for entry in new)]})
+    return result
+
+
+def _require_nothing_else(text: str, wanted: Mapping[str, object]) -> None:
+    """Raise NotEditable unless `text` says exactly what is wanted."""
     try:
-        after = to_data(read_tree(result.encode(), "the profile"))
+        after = to_data(read_tree(text.encode(), "the profile"))
     except Refused as error:
         raise NotEditable(str(error)) from None
-    assert isinstance(before, dict)
-    if _listed(after) != _listed({**before, "data": [*listed, *(entry.as_data() for entry in new)]}):
+    if _listed(after) != _listed(dict(wanted)):
         raise NotEditable("it would change something else")
-    return result
 
 
 def _is_utf8(text: str) -> bool:
@@ -65,6 +77,25 @@ def _listed(value: object) -> object:
     if isinstance(value, dict):
         return {key: _listed(item) for key, item in value.items()}
     return [_listed(item) for item in value] if isinstance(value, (list, tuple)) else value
+
+
+def _targeted(text: str, moved: Mapping[int, NewData]) -> str:
+    """Add the targets of entries, by their numbers, each on a line below its source."""
+    root = read_tree(text.encode(), "the profile")
+    node = root.items.get("data") if isinstance(root, MapNode) else None
+    lines = text.splitlines(keepends=True)
+    for number in sorted(moved, reverse=True):
+        item = node.items[number] if isinstance(node, ListNode) else None
+        if not isinstance(item, MapNode):
+            raise NotEditable("an entry of data is no mapping")
+        place = item.keys["source"]
+        begin = re.match(r"( *(?:- +)?)source:", lines[place.line - 1])
+        if begin is None:
+            raise NotEditable("an entry of data is written in brackets")
+        if not lines[place.line - 1].endswith("\n"):
+            lines[place.line - 1] += "\n"
+        lines.insert(place.line, f"{' ' * len(begin[1])}target: {scalar(moved[number].target or '')}\n")
+    return "".join(lines)
 
 
 def _added(text: str, entries: Sequence[NewData]) -> str:

@@ -1,13 +1,12 @@
 """Document -> Profile: make paths absolute, find defaults, check files. Only reads the file system."""
 
-# ruff: noqa: PTH112, PTH113  (os.path answers False where a name is too long to exist; Path raises)
+# ruff: noqa: PTH110, PTH112, PTH113  (os.path answers False where a name is too long to exist; Path raises)
 
 from __future__ import annotations
 
 import hashlib
 import json
 import os
-import re
 from collections.abc import Iterator, Mapping
 from dataclasses import asdict, is_dataclass, replace
 from pathlib import Path, PurePosixPath
@@ -15,7 +14,7 @@ from pathlib import Path, PurePosixPath
 from orchestrator.model import clouds
 from orchestrator.model.acceptance import Accept
 from orchestrator.profile import accept, resolved
-from orchestrator.profile.command import filled
+from orchestrator.profile.command import filled, script_of
 from orchestrator.profile.document import DataSection, Document
 from orchestrator.profile.rules import Breach, breaches, disk_size, overlapping, regions_of, volume_of
 from orchestrator.profile.values import Accelerator, FromEnv, is_bucket
@@ -244,9 +243,14 @@ def absent_files(profile: resolved.Profile) -> Iterator[Breach]:
         if not data.bucket and not data.prepare and not os.path.lexists(data.source):
             text = f"there is no {data.source}; prepare would name the command that makes it"
             yield Breach(("data", index, "source"), text)
-    script = _script(profile.train.command)
-    if script and not os.path.isfile(code / script):
+    script = script_of(profile.train.command)
+    if script and not os.path.exists(code / script) and not _is_of_data(script, profile):
         yield Breach(("train", "command"), f"there is no {script} in {code}")
+
+
+def _is_of_data(script: str, profile: resolved.Profile) -> bool:
+    """Whether the run finds the script in its data rather than in its code."""
+    return any(PurePosixPath(script).is_relative_to(data.target) for data in profile.data)
 
 
 def _absent_stack(profile: resolved.Profile) -> Iterator[Breach]:
@@ -259,16 +263,3 @@ def _absent_stack(profile: resolved.Profile) -> Iterator[Breach]:
         yield Breach(("stack", "python"), f"there is no interpreter at {python}")
     elif python is not None and os.path.isdir(python):
         yield Breach(("stack", "python"), f"{python} is a folder; write {python}/bin/python")
-
-
-_BARE_OPTION = re.compile(r"-[bBdEiIOPqsSuvx]+")
-"""Options of the interpreter that take no value."""
-
-
-def _script(argv: tuple[str, ...]) -> str | None:
-    """Return the script of `python -u train.py …`, if it belongs to the project."""
-    if argv[0] != "python":
-        return None
-    named = next((word for word in argv[1:] if not _BARE_OPTION.fullmatch(word)), "")
-    script = PurePosixPath(named)
-    return named if script.suffix == ".py" and not script.is_absolute() and ".." not in script.parts else None

@@ -82,6 +82,8 @@ def _measured(lines: Trace, found: Evidence) -> dict[str, Any]:
         "pauses": asdict(found.pauses) if found.pauses != Pauses() else None,
         "train_s": round(steps.seconds, 3) if steps.seconds is not None else None,
         "wall_s": lines.wall,
+        "startup_s": round(found.startup, 3) if found.startup is not None else None,
+        "mostly_startup": found.mostly_startup,
         "sampler_cpu": usage.sampler_cpu,
     }
 

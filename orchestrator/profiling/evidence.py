@@ -7,7 +7,7 @@ from dataclasses import dataclass, field
 from orchestrator.profiling.pauses import Pauses, pauses_of
 from orchestrator.profiling.pipeline import Pipeline, pipeline_of
 from orchestrator.profiling.steps import Steps, steps_of
-from orchestrator.profiling.trace import Line, Trace, number
+from orchestrator.profiling.trace import Line, Trace, amount, number
 from orchestrator.profiling.usage import Usage, usage_of
 
 CPU_BUSY = 0.85
@@ -24,6 +24,9 @@ SHORT_SECONDS = 10.0
 """A training with fewer steps that took less time, or a run without steps that did, is short: verdicts on
 such runs were seen to change from run to run, and start-up is most of what is measured.
 """
+
+STARTUP = 0.5
+"""Share of a run before its first step, from which on it is mostly start-up."""
 
 HAD = 0.75
 """The share of the wanted cores that a run has if nobody keeps them from it."""
@@ -65,6 +68,13 @@ class Evidence:
     pauses: Pauses = field(default_factory=Pauses)
     wall: float | None = None
     """Seconds from the start of the run to its end."""
+    startup: float | None = None
+    """Seconds from the start of the run to the beginning of its first step."""
+
+    @property
+    def mostly_startup(self) -> bool:
+        """Whether start-up took most of the run, so that what limits its steps hardly matters."""
+        return self.startup is not None and bool(self.wall) and self.startup >= STARTUP * (self.wall or 0.0)
 
     @property
     def short(self) -> bool:
@@ -161,7 +171,19 @@ def evidence_of(trace: Trace, memory: int | None = None) -> Evidence:
         header=trace.header,
         pauses=pauses_of(trace, steps.process, steps.began, steps.ended),
         wall=trace.wall,
+        startup=_startup(trace, steps.process),
     )
+
+
+def _startup(trace: Trace, process: str | None) -> float | None:
+    """Return the seconds before the first step of the process that trains; None if that is not recorded."""
+    sample = next((line for line in trace.samples if number(line, "t") is not None), None)
+    steps = [line for line in trace.clock if line.get("event") == "first_step"]
+    ended = [line for line in steps if str(line.get("pid")) == process and number(line, "t") is not None]
+    if sample is None or not ended:
+        return None
+    start = amount(sample, "t") - amount(sample, "up")
+    return max(0.0, min(amount(line, "t") - amount(line, "wall") for line in ended) - start)
 
 
 def _training(trace: Trace, process: str | None) -> Training:

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 
-from orchestrator.model.counted import counted
+from orchestrator.model.counted import counted, rounded
 from orchestrator.profiling.advice import Ground, predicted
 from orchestrator.profiling.evidence import Evidence
 from orchestrator.profiling.flow import Change, runs_ahead
@@ -232,7 +232,7 @@ def far_data(evidence: Evidence) -> Ground | None:
     return Ground(
         f"{waits(evidence)}, {_share(pipeline, readers)} of the pipeline's work is reading, and {where}.",
         tuple(readers),
-        {"size": f"{size / 1e9:.3g} GB"},
+        {"size": f"{rounded(size / 1e9, 3)} GB"},
         float(size),
     )
 
@@ -244,7 +244,7 @@ def after_staging(evidence: Evidence, ground: Ground) -> float | None:
 def _far(evidence: Evidence) -> str | None:
     usage, disk = evidence.usage, evidence.usage.disk
     if usage.network and usage.asked and usage.network >= 0.5 * usage.asked:
-        return f"{usage.network / _MIB:.3g} MiB/s come over the network"
+        return f"{rounded(usage.network / _MIB, 3)} MiB/s come over the network"
     if disk and disk.cap is not None and disk.cap >= AT_ITS_CAP:
         return f"the disk {disk.name} gives {disk.cap:.0%} of what it can ({disk.basis})"
     if disk and usage.reading and disk.read_ms is not None and disk.read_ms >= SLOW_READ_MS:
@@ -265,8 +265,8 @@ def many_small_files(evidence: Evidence) -> Ground | None:
         calls = (usage.read_calls or 0) / a_second if a_second else 0
         if 0 < each < SMALL_FILE and 0.5 <= calls <= 20:
             return Ground(
-                f"{waits(evidence)}: each element is a file of its own, of {each / 1024:.3g} KiB on average, "
-                f"with {calls:.1f} reads each.",
+                f"{waits(evidence)}: each element is a file of its own, of {rounded(each / 1024, 3)} KiB on "
+                f"average, with {calls:.1f} reads each.",
                 (place,),
                 {"call": node.call},
                 each,
@@ -377,7 +377,7 @@ def _work(pipeline: Pipeline) -> float:
 
 
 def _size(count: float) -> str:
-    return f"{count / _GIB:.3g} GiB" if count >= _GIB else f"{count / _MIB:.3g} MiB"
+    return f"{rounded(count / _GIB, 3)} GiB" if count >= _GIB else f"{rounded(count / _MIB, 3)} MiB"
 
 
 def _heavy(pipeline: Pipeline, places: Sequence[int], share: float = HEAVY) -> bool:

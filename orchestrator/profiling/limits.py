@@ -9,7 +9,7 @@ nothing that is measured here. A run of few steps gets a verdict only if it cann
 
 from __future__ import annotations
 
-from orchestrator.model.counted import counted
+from orchestrator.model.counted import counted, rounded
 from orchestrator.profiling.devices import Disk
 from orchestrator.profiling.evidence import CPU_BUSY, FEW_STEPS, SHORT_SECONDS, Evidence
 
@@ -117,7 +117,7 @@ def _memory(evidence: Evidence) -> Verdict:
     if usage.swapping is not None and usage.swapping >= SWAPPING and usage.swap:
         return (
             "memory",
-            f"Memory was short: {usage.swapping / _MIB:.3g} MiB a second went to and from the swap.",
+            f"Memory was short: {rounded(usage.swapping / _MIB, 3)} MiB a second went to and from the swap.",
         )
     if evidence.steps.count and usage.faults is not None and usage.faults >= FAULTS_PER_S:
         return "memory", f"Memory was short: {usage.faults:.0f} pages a second were read back from disk."
@@ -319,7 +319,7 @@ def _full(disk: Disk) -> str:
 
 
 def _rate(bytes_a_second: float | None) -> str:
-    return f"{(bytes_a_second or 0) / _MIB:.3g} MiB/s"
+    return f"{rounded((bytes_a_second or 0) / _MIB, 3)} MiB/s"
 
 
 def one_thread(evidence: Evidence) -> bool:

@@ -6,7 +6,7 @@ import math
 import re
 from collections.abc import Callable
 
-from orchestrator.model.counted import counted
+from orchestrator.model.counted import counted, rounded
 from orchestrator.profiling.advice import Ground
 from orchestrator.profiling.devices import Gpu
 from orchestrator.profiling.evidence import Evidence
@@ -66,7 +66,7 @@ def memory_short(evidence: Evidence) -> Ground | None:
     held = (usage.peak_memory or 0) + (usage.swap or 0)
     reason = None
     if (usage.swapping or 0) >= SWAPPING and usage.swap:
-        reason = f"{usage.swap / _GIB:.2g} GiB of it were swapped out"
+        reason = f"{rounded(usage.swap / _GIB, 2)} GiB of it were swapped out"
     elif evidence.steps.count and (usage.faults or 0) >= FAULTS_PER_S:
         reason = f"{usage.faults or 0:.0f} pages a second were read back from disk"
     elif usage.memory_limit and held >= MEMORY_FULL * usage.memory_limit:
@@ -85,9 +85,14 @@ def keeps_growing(evidence: Evidence) -> Ground | None:
     if evidence.pipeline is not None and any("Cache" in node.name for node in evidence.pipeline.nodes):
         return None
     limit, peak = evidence.usage.memory_limit, evidence.usage.peak_memory or 0
-    full = f"; its {limit / _GIB:.3g} GiB are full in {_time((limit - peak) / growing)} more" if limit else ""
+    full = (
+        f"; its {rounded(limit / _GIB, 3)} GiB are full in {_time((limit - peak) / growing)} more"
+        if limit
+        else ""
+    )
+    grew = f"{rounded(growing / (1 << 20), 3)} MiB a second"
     return Ground(
-        f"Memory grew by {growing / (1 << 20):.3g} MiB a second from the first step to the last{full}.",
+        f"Memory grew by {grew} from the first step to the last{full}.",
         amount=growing,
     )
 

@@ -24,7 +24,8 @@ class IoSummary:
     to other machines. `gpu_utilisation`: the mean of all GPUs; `gpus`: each. `disk`: the disk that moved most
     bytes. `pipeline`: tf.data's own nodes, the last first. `model`: what is trained. `epoch_steps`: steps of
     an epoch. `pauses`: shares of the training in which no step was made, and the share of the training
-    thread. `train_s`: from the end of the first step to that of the last; `wall_s`: from start to end.
+    thread. `train_s`: from the end of the first step to that of the last; `wall_s`: from start to end;
+    `startup_s`: from the start to the beginning of the first step; `mostly_startup`: that was most of it.
     `sampler_cpu`: the cost of measuring, in cores. `limited_by`: memory, validation, callbacks, first batch,
     script, input, gpu, cpu, quota, other machines, other programs, disk, network, nothing, or None if too
     little is known; `short`: the run was too short for it. `because`: the reason, a sentence. `unknown`: what
@@ -61,6 +62,8 @@ class IoSummary:
     pauses: Mapping[str, Any] | None = None
     train_s: float | None = None
     wall_s: float | None = None
+    startup_s: float | None = None
+    mostly_startup: bool = False
     sampler_cpu: float | None = None
     limited_by: str | None = None
     short: bool = False

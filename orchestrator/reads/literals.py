@@ -44,6 +44,7 @@ class _Found:
         self.project = project
         self.files: dict[str, str] = {}
         self.folders: dict[str, None] = {}
+        self.relative: set[str] = set()
         self._near = {project, *project.parents, Path.home()}
 
     def add(self, text: str, folders: set[Path], *, inside: bool = False) -> None:
@@ -54,6 +55,8 @@ class _Found:
             place = Path(os.path.normpath(base / with_home(Path(text))))
             if place in self._near or (inside and not place.is_relative_to(self.project)):
                 continue
+            if not with_home(Path(text)).is_absolute():
+                self.relative.add(str(place))
             if is_folder(place):
                 self.folders.setdefault(str(place))
             elif is_there(place) and place.is_file() and not is_secret(place.name):
@@ -75,7 +78,8 @@ def named_paths(project: Path, code: frozenset[str]) -> Opened:
     for file in list(settings)[:MOST_FILES]:
         for text in _values(project / file):
             found.add(text, {project, (project / file).parent}, inside=True)
-    return Opened(found.files, tuple(found.folders), frozenset(), ())
+    absolute = frozenset({*found.files, *found.folders} - found.relative)
+    return Opened(found.files, tuple(found.folders), frozenset(), (), absolute=absolute)
 
 
 def _beside(scripts: list[str], code: frozenset[str]) -> Iterator[Path]:

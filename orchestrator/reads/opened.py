@@ -23,7 +23,8 @@ class Opened:
     "descriptor") of those that were opened for reading, without caches and files that the run made.
     `folders`: those that were listed. `made`: files that the run made. `modules`: those that were
     imported and belong to no package. `fetched`: path -> the folder of the data set or model that a
-    library had fetched. `digests`: path -> SHA-256, of those that were hashed.
+    library had fetched. `digests`: path -> SHA-256, of those that were hashed. `absolute`: paths that code
+    names by their absolute path only.
     """
 
     files: dict[str, str]
@@ -32,6 +33,7 @@ class Opened:
     modules: tuple[str, ...]
     fetched: dict[str, str] = field(default_factory=dict)
     digests: dict[str, str] = field(default_factory=dict)
+    absolute: frozenset[str] = frozenset()
 
     def __bool__(self) -> bool:
         return bool(self.files or self.folders or self.modules)

@@ -36,9 +36,10 @@ class Sent:
 
     def has(self, named: Named, way: str = "python") -> bool:
         """Return whether the machine has what a program on this computer reached in this way."""
-        if named.name is not None:
+        at_its_place = any(_inside(named.path, t.target) for t in self.data if t.target.startswith("/"))
+        if named.name is not None and not (at_its_place and self.is_written_out(named.path)):
             return self._has_relative(named.name) or self._has_target_of_link(named.path)
-        if any(_inside(named.path, tree.target) for tree in self.data if tree.target.startswith("/")):
+        if at_its_place:
             return True
         links_to = self._has_by_content(named.path)
         return links_to and (way == "descriptor" or not self.is_written_out(named.path))
@@ -94,6 +95,10 @@ class Sent:
         if folder not in self._spelled:
             self._spelled[folder] = any(words in text for words in _spellings(folder) for text in self._texts)
         return self._spelled[folder]
+
+    def names_absolutely(self, path: Path) -> bool:
+        """Return whether the program's text contains this path itself, as an absolute one."""
+        return any(str(path) in text for text in self._texts)
 
     def names_in_home(self, inside: PurePath) -> bool:
         """Return whether the program's text names a file in the home folder by its first two parts:

@@ -80,19 +80,41 @@ def unsent_among(opened: Opened, sent: Sent, *, outputs: Sequence[str] = ()) -> 
     """Group paths that code names, though no run was seen to open them, as `undeclared` does. Existing
     outputs are left out; folders outside the project are not.
     """
-    view = in_place(sent.project)
+    view = _Literally(opened.absolute, in_place(sent.project))
     lacking = [named for named in _read(opened, view) if _is_data(named.path, sent.project, None)]
-    files = [n for n in lacking if not sent.has(n) and not (n.name and _is_output(n.name, outputs))]
-    folders = [*_listed(opened, sent, view, files, outputs), *_elsewhere(opened, sent, view)]
+    files = [n for n in lacking if not sent.has(n) and not _is_output_of(n, sent, outputs)]
+    folders = [*_listed(opened, sent, view, files, outputs), *_elsewhere(opened, sent, view, outputs)]
     return _entries(files, folders, sent)
 
 
-def _elsewhere(opened: Opened, sent: Sent, view: View) -> Iterator[Named]:
-    """Yield folders outside the project that hold files, and are neither temporary nor near the root."""
+@dataclass(frozen=True)
+class _Literally:
+    """A view in which the paths `absolute` have no name from the working folder."""
+
+    absolute: frozenset[str]
+    view: View
+
+    def back(self, path: str) -> Named:
+        return Named(Path(path), None) if path in self.absolute else self.view.back(path)
+
+
+def _is_output_of(named: Named, sent: Sent, outputs: Sequence[str]) -> bool:
+    """Return whether a path in the project is one of its outputs, however it is named."""
+    inside = named.path.is_relative_to(sent.project)
+    return _is_output(named.name or (str(named.path.relative_to(sent.project)) if inside else ""), outputs)
+
+
+def _elsewhere(opened: Opened, sent: Sent, view: _Literally, outputs: Sequence[str]) -> Iterator[Named]:
+    """Yield folders with files that are named by their absolute paths, without those near the root, outputs,
+    and temporary ones outside the project.
+    """
     for named in map(view.back, opened.folders):
         if named.name is not None or len(named.path.parts) <= 2 or _is_elsewhere(named.path):
             continue
-        if str(named.path).startswith(_TEMPORARY) or sent.has(named):
+        inside = named.path.is_relative_to(sent.project)
+        if (str(named.path).startswith(_TEMPORARY) and not inside) or sent.has(named):
+            continue
+        if _is_output_of(named, sent, outputs):
             continue
         if next(_files_below(named.path), None) is not None:
             yield named
@@ -106,7 +128,7 @@ def _entries(files: Sequence[Named], folders: Sequence[Named], sent: Sent) -> tu
     return tuple(_measured(found[path]) for path in outermost)
 
 
-def _read(opened: Opened, view: View) -> Iterator[Named]:
+def _read(opened: Opened, view: View | _Literally) -> Iterator[Named]:
     seen: set[Named] = set()
     for path in (*opened.files, *opened.modules):
         named = view.back(path)
@@ -197,7 +219,7 @@ def _is_elsewhere(path: Path) -> bool:
 
 
 def _listed(
-    opened: Opened, sent: Sent, view: View, files: Sequence[Named], outputs: Sequence[str]
+    opened: Opened, sent: Sent, view: View | _Literally, files: Sequence[Named], outputs: Sequence[str]
 ) -> Iterator[Named]:
     """Yield folders of the project that were listed and contain files, none of which is sent.
 

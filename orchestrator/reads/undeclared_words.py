@@ -16,12 +16,13 @@ _SHOWN = 5
 
 
 def undeclared_sentence(found: Sequence[Undeclared], verb: str = "reads") -> str:
-    """Return the sentence: `The script reads 207 MB that no profile declares: my_data/ (412 files).`"""
+    """Return the sentence: `The script reads 207 MB that no profile declares: my_data/ (412 files).` With the
+    verb "names", it is about the code, whichever script of it runs.
+    """
+    who = "The code" if verb == "names" else "The script"
     names = ", ".join(_called(each) for each in found[:_SHOWN])
     more = f" and {len(found) - _SHOWN} more" if len(found) > _SHOWN else ""
-    return (
-        f"The script {verb} {_amount(sum(e.bytes for e in found))} that no profile declares: {names}{more}."
-    )
+    return f"{who} {verb} {_amount(sum(e.bytes for e in found))} that no profile declares: {names}{more}."
 
 
 def profile_lines(found: Sequence[Undeclared], profile: Path) -> str:

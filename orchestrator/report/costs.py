@@ -5,11 +5,14 @@ from __future__ import annotations
 from collections.abc import Mapping
 from typing import Any
 
+from orchestrator.model.counted import counted
 from orchestrator.report.units import duration, money, table
 
 
-def costs_text(costs: Mapping[str, Any]) -> str:
-    """Tables of leases, projects and months, then totals. `costs`: as `orch costs --json` prints it."""
+def costs_text(costs: Mapping[str, Any], *, running: int) -> str:
+    """Tables of leases, projects and months, then totals. `costs`: as `orch costs --json` prints it;
+    `running`: how many machines run.
+    """
     leases = costs["leases"]
     if not leases:
         return "No lease is recorded, in this project or in another one that this computer knows."
@@ -28,13 +31,24 @@ def costs_text(costs: Mapping[str, Any]) -> str:
     for heading, sums in (("project", costs["projects"]), ("month", costs["months"])):
         if sums:
             parts.append(table([[heading, "cost"], *([name, money(usd)] for name, usd in sums.items())]))
-    parts.append(_total(costs))
+    parts.append(_total(costs, running))
     return "\n\n".join(parts)
 
 
-def _total(costs: Mapping[str, Any]) -> str:
+def _total(costs: Mapping[str, Any], running: int) -> str:
     said = f"Total: {money(costs['usd'])}, at the prices of the leases, without tax and network traffic."
-    if not costs["usd_hour"]:
-        return f"{said} Nothing is running."
-    now, rest = money(costs["usd_hour"]), money(costs["to_come"])
-    return f"{said} Running machines cost {now}/h, and {rest} more if they run until their deadlines."
+    return f"{said} {_now(costs, running)}"
+
+
+def _now(costs: Mapping[str, Any], running: int) -> str:
+    """What runs now, and what it may still cost."""
+    rest = money(costs["to_come"])
+    if not running:
+        if costs["to_come"]:
+            return f"A machine that may have been created can cost {rest} until its deadline."
+        return "Nothing is running."
+    verb, they = (
+        ("is", "it runs until its deadline") if running == 1 else ("are", "they run until their deadlines")
+    )
+    more = f", and {rest} more if {they}" if costs["to_come"] else ""
+    return f"{counted(running, 'machine')} {verb} running, at {money(costs['usd_hour'])}/h{more}."

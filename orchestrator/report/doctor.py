@@ -21,7 +21,7 @@ _TIERS = {
 def doctor_text(found: Mapping[str, Any]) -> str:
     tier = found.get("tier")
     lines = [f"local machines: {tier}: {_TIERS.get(str(tier), 'not possible on this computer')}"]
-    lines += [f"  lost: {each}" for each in found.get("lost") or ()]
+    lines += [f"  limit: {each}" for each in found.get("lost") or ()]
     lines += [f"  missing: {each}" for each in found.get("missing") or ()]
     if found.get("fix"):
         lines.append(f"  Next: {found['fix']}")

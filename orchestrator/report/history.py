@@ -15,8 +15,8 @@ _LONGEST = 24
 _RUN = 29
 
 
-def history_text(history: History, up: str) -> str:
-    """One row per run, newest first. `up`: the command that leases a first machine."""
+def history_text(history: History, first_run: str) -> str:
+    """One row per run, newest first. `first_run`: the command that leads to a first run."""
     parts = [_table(history)] if history.runs else []
     parts += [f"Not listed, {one.place}: {one.why}" for one in history.damaged]
     if history.stale:
@@ -24,7 +24,7 @@ def history_text(history: History, up: str) -> str:
     if history.more:
         parts.append(f"To list older runs: orch runs --last {2 * len(history.runs)}")
     if not history.runs:
-        parts.append(f"This project has no runs yet.\nNext: {up}")
+        parts.append(f"This project has no runs yet.\nNext: {first_run}")
     return "\n".join(parts)
 
 

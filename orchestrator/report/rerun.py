@@ -9,16 +9,12 @@ from orchestrator.model import RunRecord
 from orchestrator.model.counted import counted
 from orchestrator.model.outcomes import Conclusion
 from orchestrator.model.plain import plain
+from orchestrator.report.outputs import difference_words
 from orchestrator.report.run import parity_line, summary
 from orchestrator.report.units import money
-from orchestrator.runs.outputs import Sameness
+from orchestrator.runs.outputs import ComparedOutput, Sameness
 
 _NAMED = 5
-_STATE = {
-    Sameness.DIFFERENT: "other bytes",
-    Sameness.ONLY_FIRST: "only the first run wrote it",
-    Sameness.ONLY_SECOND: "only the second run wrote it",
-}
 
 
 def rerun_text(first: RunRecord, second: RunRecord, found: Mapping[str, Any]) -> str:
@@ -48,7 +44,8 @@ def _other(outputs: list[dict[str, Any]]) -> list[dict[str, Any]]:
 
 
 def _differing(outputs: list[dict[str, Any]]) -> list[str]:
-    return [f"{plain(each['path'])}: {_STATE[each['found']]}" for each in _other(outputs)[:_NAMED]]
+    first = [ComparedOutput(**each) for each in _other(outputs)[:_NAMED]]
+    return [plain(f"{each.path}: {difference_words(each)}") for each in first]
 
 
 def _outputs(outputs: list[dict[str, Any]]) -> str:

@@ -24,7 +24,9 @@ def sweep_text(sweep: Sweep, *, active: bool = False) -> str:
         *_cost(sweep),
         *sweep.left,
     ]
-    return "\n".join([*parts, f"Record: {sweep.path}/sweep.json and sweep.csv; each run: runs/<run>/"])
+    return "\n".join(
+        [*parts, f"Record: {sweep.path}/sweep.json and sweep.csv. Page: orch report {sweep.sweep}"]
+    )
 
 
 def point_line(sweep: Sweep, point: Point) -> str:

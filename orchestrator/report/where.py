@@ -13,6 +13,7 @@ _WAITED = 0.1
 """Fewer cores that threads waited for are not reported."""
 _MORE = 2
 """Changes that are listed after the first."""
+START_UP = "start-up"
 _SPEED = "steps/s (median step)"
 
 
@@ -61,8 +62,8 @@ def io_table(profile: Mapping[str, Any]) -> str:
     of_steps = ("steps", _SPEED, "waiting for input") if profile.get("steps") is not None else ()
     always = (*of_steps, "read", "peak memory", "limited by")
     shown = [(name, text) for name, text in columns if name in always or text != "unknown"]
-    because = wrapped("  ", str(profile["because"])) if profile.get("because") else []
-    return "\n".join([columns_table(shown, indent="  "), *because])
+    because = " ".join(filter(None, (startup_sentence(profile), str(profile.get("because") or ""))))
+    return "\n".join([columns_table(shown, indent="  "), *(wrapped("  ", because) if because else [])])
 
 
 def _columns(profile: Mapping[str, Any]) -> list[Row]:
@@ -77,8 +78,28 @@ def _columns(profile: Mapping[str, Any]) -> list[Row]:
         ("from disk", _from_disk(profile)),
         ("peak memory", size(profile.get("peak_memory"))),
         ("GPU busy", share(profile.get("gpu_utilisation"))),
-        ("limited by", profile.get("limited_by") or _not_told(profile)),
+        ("limited by", limit_word(profile)),
     ]
+
+
+def limit_word(profile: Mapping[str, Any]) -> str:
+    """Return what limited the run, in a word or two: start-up, if that was most of it."""
+    return START_UP if startup_share(profile) else profile.get("limited_by") or _not_told(profile)
+
+
+def startup_share(profile: Mapping[str, Any]) -> str:
+    """Return the share of the run that was start-up, in percent, if that was most of it; else ""."""
+    before, wall = profile.get("startup_s"), profile.get("wall_s")
+    if not isinstance(before, int | float) or not isinstance(wall, int | float) or wall <= 0:
+        return ""
+    return share(min(1.0, before / wall)) if profile.get("mostly_startup") is True else ""
+
+
+def startup_sentence(profile: Mapping[str, Any]) -> str:
+    """Return what start-up took, and what limited the steps; "" unless it was most of the run."""
+    told, limit = startup_share(profile), profile.get("limited_by")
+    of_steps = f" The steps were limited by {limit}." if limit and limit != "nothing" else ""
+    return f"{told} of the run was imports and set-up, before its first step.{of_steps}" if told else ""
 
 
 def _not_told(profile: Mapping[str, Any]) -> str:

@@ -36,6 +36,7 @@ from orchestrator.model.outcomes import ExitReason
 from orchestrator.model.plain import plain
 from orchestrator.runs import events, logs
 from orchestrator.runs.record_file import disk_errors
+from orchestrator.runs.to_come import naming_all
 
 OUTPUTS = "outputs"
 LOG = logs.LOG
@@ -53,7 +54,7 @@ class Fetched:
     """`entries`: files that are here, verified; `refused`: files that stayed on the machine.
 
     `altered`: data files that were written on the machine during the run. `unwritten`: outputs that the
-    profile names and the run did not write.
+    profile names and the run did not write. `transferred`: how many outputs came now; the others were here.
     """
 
     entries: tuple[Entry, ...]
@@ -62,6 +63,7 @@ class Fetched:
     mounts: tuple[jobs.Mount, ...] = ()
     watched: bool = True
     unwritten: tuple[jobs.Unwritten, ...] = ()
+    transferred: int = 0
 
 
 def fetch(
@@ -73,7 +75,7 @@ def fetch(
     LocalError if this computer cannot store them, and keeps the existing files.
     """
     source = jobs.run_dir(agent, run_id)
-    with disk_errors(folder):
+    with naming_all(host, agent, run_id, folder / OUTPUTS), disk_errors(folder):
         folder.mkdir(parents=True, exist_ok=True)
         lacking = _fetch_story(host, agent, run_id, folder)
     left = jobs.left(host, agent, run_id, again=again)
@@ -83,7 +85,15 @@ def fetch(
     )
     events.forget(folder, outputs)
     refused = (*lacking, *pulled.refused)
-    return Fetched(pulled.entries, refused, left.altered, left.mounts, left.watched, left.unwritten)
+    return Fetched(
+        pulled.entries,
+        refused,
+        left.altered,
+        left.mounts,
+        left.watched,
+        left.unwritten,
+        pulled.fetched_files,
+    )
 
 
 def _fetch_story(host: Host, agent: Agent, run_id: str, folder: Path) -> list[NotFetched]:

@@ -2,6 +2,9 @@
 
 from __future__ import annotations
 
+from collections.abc import Iterator
+from contextlib import contextmanager
+
 from orchestrator import jobs
 from orchestrator.errors import Busy
 from orchestrator.model import Room
@@ -35,6 +38,22 @@ def require_no_other_run(session: Session, run_id: str, parallel: bool) -> None:
             next_command=f"orch logs -f {others[0]}    # then this run; or add --parallel",
         )
     notice(session.progress, f"{found}; {run_id} shares the machine. Free now: {free}")
+
+
+@contextmanager
+def naming_the_other(session: Session) -> Iterator[None]:
+    """Turn PathTaken of the block into Busy that says what exists and the next command."""
+    try:
+        yield
+    except jobs.PathTaken as taken:
+        begun = taken.run_id in session.ledger.lease().runs
+        first = f"orch logs -f {taken.run_id}" if begun else "orch status"
+        until = "" if begun else f"{taken.run_id} compares its first steps; "
+        raise Busy(
+            f"{taken.message} Nothing was started.",
+            exists=f"{session.machine.id} is still running, at ${session.machine.price:.2f}/h.",
+            next_command=f"{first}    # {until}then the same command again",
+        ) from taken
 
 
 def _words(room: Room) -> str:

@@ -19,6 +19,9 @@ if TYPE_CHECKING:
 
 _RECORD = "run.json"
 
+LIST_RUNS = "orch runs    # lists the runs of this project"
+"""The next command if a run is not known. `orch status` lists no run without a machine."""
+
 
 def known_run(project: Project, run_id: str | None, lease: str | None) -> tuple[Lease, LeasedRun]:
     """Return the run that is meant: by id, or the latest of the open lease. Raise UsageError with the
@@ -70,7 +73,7 @@ def no_such_run(message: str, run_id: str, ids: Sequence[str]) -> UsageError:
     """Return an error with `message` and the ids that `run_id` may have been meant to be."""
     near = get_close_matches(run_id, ids, n=3, cutoff=0.5) or list(ids)[:-4:-1]
     named = f" Similar ids: {', '.join(near)}." if near else ""
-    return UsageError(message + named, next_command="orch status    # lists the runs of each lease")
+    return UsageError(message + named, next_command=LIST_RUNS)
 
 
 def known_ids(project: Project) -> list[str]:

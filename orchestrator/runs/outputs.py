@@ -2,26 +2,16 @@
 
 from __future__ import annotations
 
-import hashlib
-import json
-import lzma
-import zipfile
-import zlib
 from collections.abc import Mapping
 from dataclasses import asdict, dataclass
 from enum import StrEnum
-from pathlib import Path, PurePosixPath
+from pathlib import PurePosixPath
 from typing import Any
 
-from orchestrator.model import RunRecord
-from orchestrator.model.files import open_regular
+from orchestrator.model import RunRecord, Verdict
+from orchestrator.model.outcomes import Conclusion
+from orchestrator.runs.archives import compare_archives
 from orchestrator.runtime.agent.events import MARK
-
-_MOST_MEMBERS = 100_000
-_MOST_BYTES = 64 << 30
-_MOST_NOTE = 1 << 20
-_KERAS_NOTE = "metadata.json"
-_KERAS_TIME = "date_saved"
 
 
 class Sameness(StrEnum):
@@ -29,7 +19,7 @@ class Sameness(StrEnum):
 
     BYTES = "bytes"
     CONTENT = "content"
-    """An archive whose members are equal except for the times at which they were saved."""
+    """An archive with the same members, saved at another time or by another process."""
     DIFFERENT = "different"
     ONLY_FIRST = "only_first"
     ONLY_SECOND = "only_second"
@@ -41,10 +31,15 @@ class Sameness(StrEnum):
 
 @dataclass(frozen=True)
 class ComparedOutput:
-    """`path` is relative to the run's folder."""
+    """`path` is relative to the run's folder. `members`: what differs in two archives.
+
+    `weights`: whether the weights in two models of Keras are the same; None if it is not known.
+    """
 
     path: str
     found: Sameness
+    members: tuple[str, ...] = ()
+    weights: bool | None = None
 
 
 @dataclass(frozen=True)
@@ -69,50 +64,24 @@ def compare_outputs(first: RunRecord, second: RunRecord) -> tuple[ComparedOutput
         for record in (first, second)
     )
     paths = dict.fromkeys([*one, *other])
-    return tuple(ComparedOutput(path, _found(path, one, other, first, second)) for path in paths)
+    return tuple(_compared(path, one, other, first, second) for path in paths)
 
 
-def _found(
+def _compared(
     path: str, one: Mapping[str, Any], other: Mapping[str, Any], first: RunRecord, second: RunRecord
-) -> Sameness:
+) -> ComparedOutput:
     if path not in other:
-        return Sameness.ONLY_FIRST
+        return ComparedOutput(path, Sameness.ONLY_FIRST)
     if path not in one:
-        return Sameness.ONLY_SECOND
+        return ComparedOutput(path, Sameness.ONLY_SECOND)
     sums = one[path].get("sha256"), other[path].get("sha256")
     if sums[0] and sums[0] == sums[1]:
-        return Sameness.BYTES
-    return (
-        Sameness.CONTENT if _same_archive(first.folder / path, second.folder / path) else Sameness.DIFFERENT
-    )
-
-
-def _same_archive(one: Path, other: Path) -> bool:
-    """Return whether both are zip archives, as .keras and .npz files are, with the same members."""
-    members = [_members(path) for path in (one, other)]
-    return members[0] is not None and members[0] == members[1]
-
-
-def _members(path: Path) -> dict[str, object] | None:
-    """Return name → SHA-256 of each member; None if the file is not an archive, or a damaged or huge one."""
-    try:
-        with open_regular(path) as file, zipfile.ZipFile(file) as archive:
-            listed = archive.infolist()
-            if len(listed) > _MOST_MEMBERS or sum(each.file_size for each in listed) > _MOST_BYTES:
-                return None
-            facts: dict[str, object] = {each.filename: _digest(archive, each) for each in listed}
-            if _KERAS_NOTE in facts and archive.getinfo(_KERAS_NOTE).file_size <= _MOST_NOTE:
-                note = json.loads(archive.read(_KERAS_NOTE))
-                if isinstance(note, dict):
-                    facts[_KERAS_NOTE] = {key: each for key, each in note.items() if key != _KERAS_TIME}
-            return facts if len(facts) == len(listed) else None
-    except (OSError, ValueError, EOFError, RuntimeError, zipfile.BadZipFile, zlib.error, lzma.LZMAError):
-        return None
-
-
-def _digest(archive: zipfile.ZipFile, member: zipfile.ZipInfo) -> str:
-    with archive.open(member) as file:
-        return hashlib.file_digest(file, "sha256").hexdigest()  # type: ignore[arg-type]
+        return ComparedOutput(path, Sameness.BYTES)
+    archive = compare_archives(first.folder / path, second.folder / path)
+    if archive is None:
+        return ComparedOutput(path, Sameness.DIFFERENT)
+    found = Sameness.CONTENT if archive.same else Sameness.DIFFERENT
+    return ComparedOutput(path, found, archive.members, archive.weights)
 
 
 def compare_metrics(first: RunRecord, second: RunRecord) -> tuple[ComparedMetric, ...]:
@@ -120,3 +89,32 @@ def compare_metrics(first: RunRecord, second: RunRecord) -> tuple[ComparedMetric
     names = dict.fromkeys([*first.metrics, *second.metrics])
     pairs = (ComparedMetric(name, first.metrics.get(name), second.metrics.get(name)) for name in names)
     return tuple(each for each in pairs if repr(each.first) != repr(each.second))
+
+
+# ---------------------------------------------------------------- together
+
+
+@dataclass(frozen=True)
+class ComparedResults:
+    """The results of two runs. `outputs`: every output of either; `metrics`: those that differ.
+
+    `conclusion`: IDENTICAL, DIVERGENT, or NOT COMPARED if there are no outputs, metrics or recorded tensors.
+    """
+
+    conclusion: Conclusion
+    outputs: tuple[ComparedOutput, ...]
+    metrics: tuple[ComparedMetric, ...]
+
+
+def compare_results(first: RunRecord, second: RunRecord, verdict: Verdict) -> ComparedResults:
+    """Compare outputs, metrics and recorded tensors. `verdict`: on their tensors, or on their records."""
+    outputs, metrics = compare_outputs(first, second), compare_metrics(first, second)
+    by_tensors = not verdict.recorded
+    differ = any(not each.found.same for each in outputs) or bool(metrics)
+    if differ or (by_tensors and verdict.verdict != Conclusion.IDENTICAL):
+        conclusion = Conclusion.DIVERGENT
+    elif outputs or first.metrics or by_tensors:
+        conclusion = Conclusion.IDENTICAL
+    else:
+        conclusion = Conclusion.NOT_COMPARED
+    return ComparedResults(conclusion, outputs, metrics)

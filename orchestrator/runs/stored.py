@@ -30,6 +30,7 @@ from orchestrator.model.files import regular_bytes
 from orchestrator.model.stores import LARGEST_GET, Store, Stored
 from orchestrator.profile import Profile
 from orchestrator.runs import collect, events, logs, record_file
+from orchestrator.runs.known import LIST_RUNS
 from orchestrator.runtime.upload import names
 from orchestrator.storage import open_store
 
@@ -270,7 +271,7 @@ class StoredRun:
                 raise self._unusable("its record is too long")
             raise UsageError(
                 f"{self.store.url} has no record of a run {self.run_id}.",
-                next_command="orch status    # lists the runs of each lease",
+                next_command=LIST_RUNS,
             )
         with tempfile.TemporaryDirectory() as scratch:
             (Path(scratch) / record_file.RECORD).write_bytes(found)

@@ -48,6 +48,11 @@ class Project:
         return f"orch up {shlex.quote(os.path.relpath(near)) if near else 'PROFILE.yaml'}"
 
     @property
+    def first_run_command(self) -> str:
+        """The command that leads to a run: `orch train` on a leased machine, or the one that leases it."""
+        return "orch train" if self.open_leases() else self.up_command
+
+    @property
     def state(self) -> Path:
         return self.root / ".orch"
 

@@ -5,6 +5,7 @@ from __future__ import annotations
 import math
 from dataclasses import dataclass
 
+from orchestrator.model.counted import rounded
 from orchestrator.sizing.model import Model
 
 GIB = 1 << 30
@@ -161,5 +162,5 @@ def _whole(need: float) -> int:
 
 def _gib(size: float) -> str:
     if size < 0.01 * GIB:
-        return f"{size / (1 << 20):.2g} MiB"
-    return f"{size / GIB:.3g} GiB"
+        return f"{rounded(size / (1 << 20), 2)} MiB"
+    return f"{rounded(size / GIB, 3)} GiB"

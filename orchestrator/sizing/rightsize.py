@@ -10,6 +10,7 @@ from typing import Any
 from orchestrator import catalog, profiling
 from orchestrator.errors import UsageError
 from orchestrator.model import Need, Offer, clouds
+from orchestrator.model.counted import rounded
 from orchestrator.profiling import Evidence, machines
 from orchestrator.profiling.machines import Times, Wanted
 from orchestrator.session.project import Project
@@ -205,7 +206,7 @@ def _quoted(
     if best is None:
         return {**advice, "price": None}
     text = (
-        f"{best.cloud} {best.instance_type} with {best.local_ssd / 1e9:.4g} GB of local SSD: "
+        f"{best.cloud} {best.instance_type} with {rounded(best.local_ssd / 1e9, 4)} GB of local SSD: "
         f"${best.price:g}/h; staging onto the disk that there is costs nothing"
     )
     return {**advice, "price": text}

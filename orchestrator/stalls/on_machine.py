@@ -17,6 +17,7 @@ from orchestrator.model import Job, Progress
 from orchestrator.model.answers import SHORT
 from orchestrator.model.progress import as_progress
 from orchestrator.runs import collect
+from orchestrator.runs.company import naming_the_other
 from orchestrator.runs.known import known_run, profile_of
 from orchestrator.runs.spec import require_given
 from orchestrator.session.project import Project
@@ -76,7 +77,8 @@ def _measured(session: Session, run_id: str, home: Path, wish: Options) -> Profi
     job = _job(session, run_id, _free_name(session, run_id), wish)
     there = jobs.run_dir(session.agent, job.run_id)
     session.progress.say("Measuring what the input costs, on the same machine")
-    jobs.start(session.host, session.agent, job)
+    with naming_the_other(session):
+        jobs.start(session.host, session.agent, job)
     try:
         jobs.follow(session.host, session.agent, job.run_id, 0, told_lines(session.progress))
     except KeyboardInterrupt:
@@ -109,4 +111,4 @@ def _job(session: Session, run_id: str, name: str, wish: Options) -> Job:
     trees = tuple(replace(link, digest="") for link in begun.trees)
     plan = {"feed": wish.plan(jobs.run_dir(session.agent, name))}
     env = {**session.profile.train.environment(), "ORCH_IMPOSE": json.dumps(plan)}
-    return replace(begun, run_id=name, env=env, trees=trees)
+    return replace(begun, run_id=name, env=env, trees=trees, serves=run_id)

@@ -24,13 +24,12 @@ from orchestrator.model.files import last_bytes, regular_bytes
 from orchestrator.model.outcomes import ExitReason
 from orchestrator.model.plain import plain
 from orchestrator.model.progress import as_progress
-from orchestrator.profile import load
-from orchestrator.replay.command_line import command_python
 from orchestrator.runs import collect
 from orchestrator.session.project import Project, check_run_id, new_run_id
 from orchestrator.session.session import local_agent
 from orchestrator.sizing import rightsize
 from orchestrator.stalls.bottleneck import Named, name
+from orchestrator.stalls.command import command_of
 from orchestrator.stalls.differential import Differential, differential
 from orchestrator.stalls.file_reads import FileReads, reads_of
 from orchestrator.stalls.fixes import Tried, judge_fixes, untried_fixes, winner
@@ -154,16 +153,16 @@ def profile(
 ) -> Profiled:
     """Measure the training that `command` runs, on this computer, in a scratch copy of the current folder.
 
-    Without a command, that of `orch.yaml`. The run ends by itself after the measurement; what it wrote is
-    deleted, and the measurement is in `runs/<id>/`. Raises UsageError for a command that cannot be started,
-    and LocalError if there is no room for a scratch copy.
+    Without a command, that of `orch.yaml`, in the environment of its lock. The run ends by itself after the
+    measurement; what it wrote is deleted, and the measurement is in `runs/<id>/`. Raises UsageError for a
+    command that cannot be started, StackError if the lock's environment cannot be made, and LocalError if
+    there is no room for a scratch copy.
     """
     wanted = wish or Options()
     tell = as_progress(progress)
     project = Project.at(folder)
     project.ignore_runs()
-    argv, environment, cwd = _command(command)
-    python = command_python(argv)
+    asked = command_of(command, tell)
     run = check_run_id(run_id) if run_id else new_run_id("profile")
     project.require_runs(run)
     if project.run(run).exists():
@@ -172,37 +171,23 @@ def profile(
         )
     agent = local_agent(project)
     source = Path(jobs.run_dir(agent, run))
-    with _scratch(cwd, in_place) as scratch, _staging(wanted) as staged:
+    with _scratch(asked.folder, in_place) as scratch, _staging(wanted) as staged:
         plan = {**scratch.plan(str(source), str(source / "refused")), "feed": staged.plan(str(source))}
         job = Job(
             run_id=run,
-            argv=scratch.argv(argv),
-            python=python,
+            argv=scratch.argv(asked.argv),
+            python=asked.python,
             cwd=str(scratch.copy),
-            env={**environment, "ORCH_IMPOSE": json.dumps(plan)},
+            env={**asked.env, "ORCH_IMPOSE": json.dumps(plan)},
         )
         exit_ = _run(agent, job, limit, output or told_lines(tell))
     home = project.run(run)
     collect_local(source, home)
     shutil.rmtree(source, ignore_errors=True)
-    found = read(home, run, tuple(argv), exit_, scratch)
+    found = read(home, run, asked.argv, exit_, scratch)
     value = {"schema": "orch.profile/1", **found.as_json()}
     atomic_write(home / OBJECT, (json.dumps(value, indent=1) + "\n").encode())
     return found
-
-
-def _command(command: Sequence[str]) -> tuple[tuple[str, ...], dict[str, str], Path]:
-    """Return (argv, environment, folder) of a command line, or of the profile in this folder."""
-    if command:
-        return tuple(command), {}, Path.cwd()
-    own = Path("orch.yaml")
-    if not own.exists():
-        raise UsageError(
-            "There is no command, and no orch.yaml here that says one.",
-            next_command="orch profile -- python train.py",
-        )
-    wanted = load(own)
-    return wanted.train.command, wanted.train.environment(), Path(wanted.code.path)
 
 
 @contextmanager

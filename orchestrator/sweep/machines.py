@@ -15,6 +15,7 @@ from orchestrator.leases.provision import provision
 from orchestrator.leases.remains import what_is_there
 from orchestrator.ledger import Lease
 from orchestrator.model import Progress
+from orchestrator.model.counted import counted
 from orchestrator.model.progress import notice
 from orchestrator.profile import Profile, load
 from orchestrator.session.project import Project
@@ -130,12 +131,12 @@ def approved_price(
     if max_price is not None and price * machines > max_price:
         fits = int(max_price // price)
         raise UsageError(
-            f"{machines} machines cost ${price * machines:.4g}/h together, more than the ${max_price:g}/h "
-            "that are allowed. Nothing was created.",
+            f"{counted(machines, 'machine')} would cost ${price * machines:.4g}/h together, more than the "
+            f"${max_price:g}/h that are allowed. Nothing was created.",
             next_command=f"the same with --machines {fits}" if fits else f"orch plan {profile.path}",
         )
     if price:
-        notice(tell, f"{machines} machines at a time, ${price * machines:.4g}/h together, each:")
+        notice(tell, f"{counted(machines, 'machine')} at a time, ${price * machines:.4g}/h together, each:")
     if approve is not None and not approve(plan):
         raise UsageError("Not approved; nothing was created.")
     return price

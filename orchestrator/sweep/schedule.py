@@ -1,21 +1,26 @@
-"""Dask's scheduler in this process: each point once, on the first machine that is free.
+"""Dask schedules: each point once, on the first machine that is free.
 
-The scheduler and its workers, one thread for each machine, exchange their messages in memory.
+By default its scheduler and workers, one thread for each machine, are in this process and exchange their
+messages in memory. With an address, they are those of a cluster.
 """
 
 from __future__ import annotations
 
 import logging
+from collections import Counter
 from collections.abc import Callable, Iterable, Iterator, Sequence
 from contextlib import contextmanager
 from itertools import chain
+from pathlib import Path
 from typing import Any
 
 import dask
-from distributed import Client, Scheduler, SpecCluster, Worker, as_completed, get_worker
+from distributed import Client, KilledWorker, Scheduler, SpecCluster, Worker, as_completed, get_worker
 from distributed.comm.inproc import global_manager
 
+from orchestrator.errors import HostError, UsageError
 from orchestrator.model.sweeps import Point
+from orchestrator.sweep.remote import Remote, train_there
 from orchestrator.sweep.training import Done
 
 Work = Callable[[int, Point], Done]
@@ -28,24 +33,18 @@ _NO_PAGES: dict[str, list[str]] = {
 }
 _HERE = {"dashboard": False, "dashboard_address": "127.0.0.1:0"}
 """Dask always opens a port for its status pages: one that nobody else reaches, and without a page."""
-
-
-class _Machine(Worker):
-    """The worker of one machine. `work` trains a point there; its name is the machine's number."""
-
-    def __init__(self, *args: Any, work: Work, **options: Any) -> None:
-        super().__init__(*args, **options)
-        self.work = work
+_ANSWER = "15s"
 
 
 class Schedule:
-    """Gives points to machines."""
+    """Gives points to machines. `submit` makes Dask train a point on the machine of a number."""
 
-    def __init__(self, client: Client, machines: int) -> None:
-        self._client = client
+    def __init__(self, client: Client, submit: Callable[[int, Point], Any], machines: int) -> None:
+        self._client, self._submit = client, submit
         self._usable = set(range(1, machines + 1))
+        self._busy: Counter[int] = Counter()
+        self._given: dict[str, tuple[int, Point]] = {}
         self._waiting: Iterator[Point] = iter(())
-        self._active = 0
 
     def each(self, points: Iterable[Point], bound: Sequence[tuple[Point, int]]) -> Iterator[Done]:
         """Yield what became of each point, as they end. `points` is asked for one when a machine is free.
@@ -55,13 +54,11 @@ class Schedule:
         error, and no further points are started.
         """
         self._waiting = iter(points)
-        ends: Any = as_completed(  # type: ignore[no-untyped-call]
-            [self._given(point, [machine]) for point, machine in bound]
-        )
+        going_on = [self._start(number, point) for point, number in bound]
+        ends: Any = as_completed(going_on, loop=self._client.loop)  # type: ignore[no-untyped-call]
         ends.update(self._next())
         for future in ends:
-            self._active -= 1
-            done: Done = future.result()
+            done = self._result(future)
             if done.elsewhere:
                 self._usable.discard(done.number)
             if done.elsewhere and self._usable:
@@ -74,50 +71,115 @@ class Schedule:
         """Start no further points; those that run are still yielded."""
         self._waiting = iter(())
 
+    def _result(self, future: Any) -> Done:
+        number, point = self._given.pop(future.key)
+        self._busy[number] -= 1
+        try:
+            done: Done = future.result()
+        except KilledWorker as error:
+            lost = HostError(
+                f"Dask's workers died while they trained {point.run_id}: {error}", next_command="orch status"
+            )
+            return Done(number, point, lost)
+        return done
+
     def _next(self) -> list[Any]:
-        """Start a point for each free machine."""
+        """Start a point on each free machine."""
         started = []
-        while self._active < len(self._usable) and (point := next(self._waiting, None)):
-            started.append(self._given(point, sorted(self._usable)))
+        while (number := self._free()) and (point := next(self._waiting, None)):
+            started.append(self._start(number, point))
         return started
 
-    def _given(self, point: Point, machines: Sequence[int]) -> Any:
-        self._active += 1
-        return self._client.submit(
-            _on_machine, point, workers=list(machines), resources={_MACHINE: 1}, pure=False
-        )
+    def _free(self) -> int | None:
+        return next((number for number in sorted(self._usable) if not self._busy[number]), None)
+
+    def _start(self, number: int, point: Point) -> Any:
+        self._busy[number] += 1
+        future = self._submit(number, point)
+        self._given[future.key] = (number, point)
+        return future
+
+
+# ---------------------------------------------------------------- in this process
+
+
+class _Trains(Worker):
+    """A worker that trains points by `work`."""
+
+    def __init__(self, *args: Any, work: Work, **options: Any) -> None:
+        super().__init__(*args, **options)
+        self.work = work
+
+
+def _here(number: int, point: Point) -> Done:
+    worker: Any = get_worker()
+    done: Done = worker.work(number, point)
+    return done
 
 
 @contextmanager
-def schedule(machines: int, work: Work, *, more: Iterable[int] = ()) -> Iterator[Schedule]:
-    """Start Dask with a worker for each machine. `more`: numbers of machines that only end what they began.
+def schedule_here(machines: int, work: Work, scratch: Path, *, more: int = 0) -> Iterator[Schedule]:
+    """Start Dask with a worker for each machine, and `more` for runs of other machines that are to end.
 
-    An interrupt leaves the block at once: what the machines do goes on without this process.
+    `scratch`: a folder for the workers' files. An interrupt leaves the block at once: what the machines do
+    goes on without this process.
     """
-    numbers = sorted({*range(1, machines + 1), *more})
     own = {"resources": {_MACHINE: 1}, "nthreads": 1, "memory_limit": None, "work": work}
     global_manager._ip = "127.0.0.1"  # it would look for the way to 8.8.8.8, and warn where there is none
-    with dask.config.set(_NO_PAGES):
+    with dask.config.set({**_NO_PAGES, "temporary-directory": str(scratch)}):
         cluster = SpecCluster(  # type: ignore[no-untyped-call]
-            workers={number: {"cls": _Machine, "options": {**own, **_HERE}} for number in numbers},
+            workers={n: {"cls": _Trains, "options": {**own, **_HERE}} for n in range(machines + more)},
             scheduler={"cls": Scheduler, "options": {"protocol": "inproc", **_HERE}},
             silence_logs=logging.CRITICAL,
         )
     client = Client(cluster)  # type: ignore[no-untyped-call]
     try:
-        yield Schedule(client, machines)
+        yield Schedule(client, _submitting(client, _here), machines)
     except Exception:
         _close(client, cluster)
         raise
     _close(client, cluster)
 
 
+# ---------------------------------------------------------------- on a cluster
+
+
+@contextmanager
+def schedule_on(address: str, machines: int, remote: Remote) -> Iterator[Schedule]:
+    """Use the cluster whose scheduler is at `address`, with certificates from Dask's configuration.
+
+    Raises UsageError if it does not answer, or none of its workers has the resource `machine`.
+    """
+    try:
+        client = Client(address, timeout=_ANSWER, set_as_default=False)  # type: ignore[no-untyped-call]
+    except (OSError, TypeError, ValueError) as error:
+        raise UsageError(
+            f"No Dask scheduler answers at {address}: {str(error) or type(error).__name__}. "
+            "Nothing was started.",
+            next_command="dask scheduler    # with its certificates in ~/.config/dask: docs/how-to/sweep.md",
+        ) from error
+    try:
+        workers = client.scheduler_info(n_workers=-1)["workers"].values()
+        able = sum(worker["resources"].get(_MACHINE, 0) >= 1 for worker in workers)
+        if not able:
+            raise UsageError(
+                f"None of the {len(workers)} workers of {address} has the resource {_MACHINE}. "
+                "Nothing was started.",
+                next_command=f"dask worker {address} --nthreads 1 --resources {_MACHINE}=1    # on each",
+            )
+        submit = _submitting(client, train_there, remote)
+        yield Schedule(client, submit, min(machines, able))
+    finally:
+        client.close()  # type: ignore[no-untyped-call]
+
+
+def _submitting(client: Client, function: Callable[..., Done], *first: object) -> Callable[[int, Point], Any]:
+    def submit(number: int, point: Point) -> Any:
+        return client.submit(function, *first, number, point, resources={_MACHINE: 1}, pure=False)
+
+    return submit
+
+
 def _close(client: Any, cluster: Any) -> None:
     client.close()
     cluster.close()
-
-
-def _on_machine(point: Point) -> Done:
-    machine: Any = get_worker()
-    done: Done = machine.work(int(machine.name), point)
-    return done

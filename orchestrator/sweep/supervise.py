@@ -5,6 +5,7 @@ from __future__ import annotations
 import threading
 import time
 from collections.abc import Callable, Iterator, Sequence
+from contextlib import AbstractContextManager
 from dataclasses import dataclass, replace
 from importlib.util import find_spec
 from typing import TYPE_CHECKING
@@ -12,6 +13,7 @@ from typing import TYPE_CHECKING
 from orchestrator.errors import Interrupted, OrchError, UsageError
 from orchestrator.leases.consent import Approve
 from orchestrator.model import Progress
+from orchestrator.model.counted import counted
 from orchestrator.model.progress import notice
 from orchestrator.model.sweeps import Point, PointState, Sweep
 from orchestrator.runs import record_file
@@ -19,6 +21,7 @@ from orchestrator.session.project import Project
 from orchestrator.session.turns import turn_of
 from orchestrator.sweep import book
 from orchestrator.sweep.machines import Machines, leases_of, spent
+from orchestrator.sweep.remote import Remote
 from orchestrator.sweep.search import Search
 from orchestrator.sweep.training import Done, Trainer, ended
 
@@ -31,9 +34,9 @@ _WRITE_EVERY_S = 1.0
 @dataclass(frozen=True)
 class Course:
     """How to carry out a sweep. `words`: the command that repeats it. `budget`: US dollars, after which no
-    further point is started. `search`: makes what chooses the points, from those that there are. `approve`:
-    asked about a machine that is dearer than the approved price. `told`: called with the sweep after each
-    point.
+    further point is started. `search`: makes what chooses the points, from those that there are. `scheduler`:
+    the address of a Dask cluster, "" for this process. `approve`: asked about a machine that is dearer than
+    the approved price. `told`: called with the sweep after each point.
     """
 
     project: Project
@@ -42,6 +45,7 @@ class Course:
     words: str
     budget: float | None = None
     search: Callable[[Sequence[Point]], Search] | None = None
+    scheduler: str = ""
     approve: Approve | None = None
     told: Callable[[Sweep, Point], None] = lambda _sweep, _point: None
 
@@ -112,13 +116,22 @@ class _Sweeping:
         self._write()
         if self.sweep.succeeded:
             return
-        from orchestrator.sweep.schedule import schedule
-
         bound = self._bound()
-        more = {number for _, number in bound}
-        with schedule(self.sweep.machines, self._trainer.train, more=more) as given:
+        with self._scheduled(len(bound)) as given:
             for done in given.each(self._points({point.run_id for point, _ in bound}), bound):
                 self._take(done, given)
+
+    def _scheduled(self, going_on: int) -> AbstractContextManager[Schedule]:
+        """Dask, in this process or on the cluster. `going_on`: runs that are active already."""
+        from orchestrator.sweep.schedule import schedule_here, schedule_on
+
+        course, machines = self._course, self.sweep.machines
+        if not course.scheduler:
+            return schedule_here(machines, self._trainer.train, course.project.state, more=going_on)
+        of, profile = course.machines, self.sweep.profile
+        root = str(course.project.root)
+        remote = Remote(root, profile, tuple(of.overrides), of.sweep, of.agreed, course.words)
+        return schedule_on(course.scheduler, machines, remote)
 
     def _points(self, bound: set[str]) -> Iterator[Point]:
         """Yield the points that are to be trained. Those with a result are told to the search."""
@@ -149,14 +162,17 @@ class _Sweeping:
     def interrupted(self) -> Interrupted:
         """Return the interrupt, with what goes on without this process."""
         self._write()
-        running = self.sweep.count(PointState.RUNNING)
         machines = len(self._course.machines.numbers())
-        hour = self.sweep.usd_hour or 0.0
+        words = f"{self._course.words}    # it continues from here"
+        if not machines:
+            return Interrupted("No machine of the sweep is left; nothing costs money.", words)
+        running, hour = self.sweep.count(PointState.RUNNING), self.sweep.usd_hour or 0.0
+        first = "orch cancel RUN for each, then " if running else ""
         exists = (
-            f"{running} of {self.sweep.total} runs and {machines} machines go on, at ${hour:.2f}/h; no "
-            "further point is started. To end them: orch cancel RUN for each, then orch down --all"
+            f"{running} of {counted(self.sweep.total, 'run')} and {counted(machines, 'machine')} go on, at "
+            f"${hour:.2f}/h; no further run is started. To end them: {first}orch down --all"
         )
-        return Interrupted(exists, f"{self._course.words}    # it continues from here")
+        return Interrupted(exists, words)
 
     def _put(self, point: Point) -> None:
         """Note how a point stands. Called by the threads of the machines, too."""

@@ -90,14 +90,21 @@ class Trainer:
         try:
             done = Done(number, self._trained(number, point, was_ready))
         except MachineGone as gone:
-            return self.train(number, point) if was_ready else Done(number, point, gone, elsewhere=True)
+            return self.train(number, point) if was_ready else self._refused(number, point, gone)
         except RunFailed as failed:
             done = Done(number, _failed(self._machines.project, point, failed))
         except OrchError as error:
-            return Done(number, point, error, is_of_machine(error))
+            return self._refused(number, point, error)
         if not ExitReason(done.point.reason or "").interrupted:
             self._ready.add(number)
         return done
+
+    def _refused(self, number: int, point: Point, error: OrchError) -> Done:
+        elsewhere = is_of_machine(error)
+        if elsewhere:
+            name = self._machines.name(number)
+            notice(self._tell, f"{name} gets no more runs of this sweep: {error.message}")
+        return Done(number, point, error, elsewhere)
 
     def _trained(self, number: int, point: Point, was_ready: bool) -> Point:
         """Return the point with its record. `was_ready`: the machine has just trained another one."""

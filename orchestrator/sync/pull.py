@@ -15,6 +15,7 @@ from pathlib import Path
 from typing import NamedTuple
 
 from orchestrator.errors import Busy, LocalError, SyncError
+from orchestrator.hosts import disk
 from orchestrator.model import Agent, Entry, Host, NotFetched, Progress, Refused, Silent
 from orchestrator.runtime.isolation.libc import checked, libc
 from orchestrator.runtime.transfer import frames, tree
@@ -218,11 +219,9 @@ def _is_here(target: Confined, row: Row) -> bool:
 
 
 def _check_room(part: Path, needed: int) -> None:
-    about = os.statvfs(part)
-    free = about.f_bavail * about.f_frsize
-    if needed > free:
+    if needed > disk.free(part):
         raise LocalError(
-            f"{needed:,} bytes are to be downloaded into {part.parent}, but only {free:,} are free. "
+            f"{disk.amount(needed)} are to be downloaded into {part.parent}: {disk.shown(part)}. "
             "Nothing was downloaded.",
             exists=_STILL_THERE,
             next_command=_ROOM_FIRST,

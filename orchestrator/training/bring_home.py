@@ -18,7 +18,7 @@ from orchestrator.leases.settle import record_of
 from orchestrator.ledger import Draft, Ran
 from orchestrator.ledger.events import LeftBehind, RunCollected
 from orchestrator.model import MODEL_CHECK, PULL, Entry, Exit, RunRecord, RunState
-from orchestrator.model.counted import few
+from orchestrator.model.counted import counted, few
 from orchestrator.model.progress import doing, notice
 from orchestrator.runs import collect, model_check, record_file, space
 from orchestrator.runs.follow import note_end
@@ -48,14 +48,7 @@ def bring_home(
     note_end(session, run_id, exit_)
     draft = session.ledger.lease().runs[run_id].draft
     timings = dict(draft.timings)
-    with (
-        measure_duration(timings, PULL),
-        space.naming_pull(session.project.run(run_id)),
-        doing(session.progress, "Bringing the results home"),
-    ):
-        fetched = collect.fetch(
-            session.host, session.agent, run_id, session.project.run(run_id), session.progress, again=again
-        )
+    fetched = _fetched(session, run_id, timings, again)
     state = jobs.state(session.host, session.agent, run_id)
     ran = _ran(session, run_id, state)
     if ran:
@@ -86,6 +79,26 @@ def bring_home(
             release(session.ledger, session.host, session.agent, run_id)
     _store(session, checked, fetched.entries, there=there)
     return checked
+
+
+def _fetched(session: Session, run_id: str, timings: dict[str, float], again: bool) -> collect.Fetched:
+    """Download the run's files. With `again`, report how many came."""
+    folder = session.project.run(run_id)
+    with (
+        measure_duration(timings, PULL),
+        space.naming_pull(folder),
+        doing(session.progress, "Bringing the results home"),
+    ):
+        found = collect.fetch(session.host, session.agent, run_id, folder, session.progress, again=again)
+    if again:
+        session.progress.say(_fetched_anew(run_id, found))
+    return found
+
+
+def _fetched_anew(run_id: str, fetched: collect.Fetched) -> str:
+    files = sum(each.kind == "file" for each in fetched.entries)
+    changed = f"{fetched.transferred} of {counted(files, 'output file')}"
+    return f"{run_id} was listed anew on the machine: {changed} came now, the others were here unchanged"
 
 
 def _is_uploaded(session: Session, run_id: str) -> bool:

@@ -9,7 +9,7 @@ import secrets
 import shutil
 import time
 from collections.abc import Mapping
-from concurrent.futures import ThreadPoolExecutor
+from concurrent.futures import ThreadPoolExecutor, as_completed
 from dataclasses import replace
 from pathlib import Path
 from typing import Any
@@ -17,9 +17,10 @@ from typing import Any
 from orchestrator import jobs, parity, sync
 from orchestrator.errors import DataNotSent, ParityMismatch, RunFailed
 from orchestrator.hosts.here import HereHost
+from orchestrator.jobs import PathTaken
 from orchestrator.model import Agent, Host, Job, Verdict
 from orchestrator.model.counted import counted
-from orchestrator.model.outcomes import Conclusion, ExitReason
+from orchestrator.model.outcomes import Conclusion, ExitReason, ending
 from orchestrator.parity.naming import HERE_AND_THERE
 from orchestrator.parity.places import named_alike
 from orchestrator.parity.recording import read
@@ -33,6 +34,7 @@ from orchestrator.reads.undeclared_words import declare_command, profile_lines, 
 from orchestrator.replay.confirm import Sides, confirm, imitation_of, is_confirmable, light_steps
 from orchestrator.replay.recipe import Recipe, acting_now, this_host
 from orchestrator.replay.replayer import Replayer
+from orchestrator.runs.company import naming_the_other
 from orchestrator.session.session import Session
 from orchestrator.session.trees import Trees
 from orchestrator.session.watched import is_observable
@@ -49,7 +51,8 @@ def compare_first_steps(
 
     This computer uses a copy of the user's folder. If that run opens what the machine does not have, nothing
     is compared: the verdict is NOT COMPARED and names it. The recordings stay in
-    `runs/<id>/parity/{here,there}`. Raises RunFailed if a side fails and NOT COMPARED stops the run.
+    `runs/<id>/parity/{here,there}`. Raises RunFailed if a side fails and NOT COMPARED stops the run, and Busy
+    if another run's data are where those of this one belong.
     """
     profile = session.profile
     steps = counted(profile.parity.steps, "step")
@@ -59,10 +62,11 @@ def compare_first_steps(
     python = str(session.local().python)
     begun = time.time()
     with Reference.of(profile).laid_out(local.base, observed) as laid:
-        mine = replace(_observed(profile, observed, python), **laid.job(profile.train.command))
+        mine = replace(_observed(profile, observed, python, run_id), **laid.job(profile.train.command))
         mine = replace(mine, env={**mine.env, **laid.environment})
-        theirs = replace(_observed(profile, observed, there_python), trees=trees.there)
-        failures = _both(session, local, mine, theirs, laid)
+        theirs = replace(_observed(profile, observed, there_python, run_id), trees=trees.there)
+        with naming_the_other(session):
+            failures = _both(session, local, mine, theirs, laid)
     for host, agent, side in ((HereHost(), local, "here"), (session.host, session.agent, "there")):
         _fetch(host, agent, observed, folder / side)
     shutil.rmtree(jobs.run_dir(local, observed), ignore_errors=True)
@@ -129,18 +133,20 @@ def _nothing_compared(profile: Profile, found: tuple[Undeclared, ...]) -> Verdic
 
 
 def _both(session: Session, local: Agent, mine: Job, theirs: Job, laid: LaidOut) -> list[str]:
-    """Run both sides to their end; returns the failures."""
+    """Run both sides to their end; returns the failures. Raises PathTaken."""
     sides = ((HereHost(), local, mine), (session.host, session.agent, theirs))
     with ThreadPoolExecutor(max_workers=2) as both:
         running = [both.submit(_run, host, agent, job) for host, agent, job in sides]
         try:
-            ended = [each.result() for each in running]
-        except KeyboardInterrupt:
-            for host, agent, job in sides:
-                jobs.cancel(host, agent, job.run_id, grace=1.0)
+            for each in as_completed(running):
+                each.result()
+        except (KeyboardInterrupt, PathTaken):
+            for each, (host, agent, job) in zip(running, sides, strict=True):
+                while not each.done():
+                    jobs.cancel(host, agent, job.run_id, grace=1.0)
             shutil.rmtree(jobs.run_dir(local, mine.run_id), ignore_errors=True)
             raise
-    told = [_failure(side, end) for side, end in zip(_SIDES, ended, strict=True)]
+    told = [_failure(side, each.result()) for side, each in zip(_SIDES, running, strict=True)]
     if told[0] and laid.refused():
         told[0] = (
             f"The script writes to {laid.refused()}, which its first steps on this computer may not change: "
@@ -149,7 +155,7 @@ def _both(session: Session, local: Agent, mine: Job, theirs: Job, laid: LaidOut)
     return [text for text in told if text]
 
 
-def _observed(profile: Profile, run_id: str, python: str) -> Job:
+def _observed(profile: Profile, run_id: str, python: str, serves: str) -> Job:
     return Job(
         run_id=run_id,
         argv=profile.train.command,
@@ -158,6 +164,7 @@ def _observed(profile: Profile, run_id: str, python: str) -> Job:
         observe_steps=profile.parity.steps,
         observe_light=profile.parity.light_steps,
         stop_after_observed=True,
+        serves=serves,
     )
 
 
@@ -181,7 +188,7 @@ def _failure(side: str, ended: tuple[str, bytes]) -> str:
         return ""
     tail = "\n".join("    " + line for line in log.decode(errors="replace").strip().splitlines()[-12:])
     place = "on this computer" if side == "here" else "on the machine"
-    return f"The script ended with {reason} {place}:\n{tail}"
+    return f"The script {ending(reason)} {place}:\n{tail}"
 
 
 def _fetch(host: Host, agent: Agent, run_id: str, target: Path) -> None:

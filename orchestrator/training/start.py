@@ -263,7 +263,10 @@ def _start(session: Session, run_id: str) -> bool:
         session.ledger.record(RunResumed(run_id, saved.attempt, copy.seq, copy.taken_at))
     try:
         grant = upload_grant(session, run)
-        started = follow.reconnecting(session, lambda: _begun(session, job, saved, grant))
+        with company.naming_the_other(session):
+            started = follow.reconnecting(session, lambda: _begun(session, job, saved, grant))
+    except Busy:
+        raise
     except UsageError as refused:
         refused.exists = f"{session.machine.id} is still running, at ${session.machine.price:.2f}/h."
         refused.next_command = f"orch logs -f {run_id} && orch pull {run_id}    # the active run"

@@ -278,3 +278,21 @@ def test_without_the_program_nothing_is_made(project: Project, cloud: Cloud) -> 
     assert "which is not installed here" in error["message"]
     assert error["next_command"]
     assert cloud.requests("RunInstances") == []
+
+
+# ---------------------------------------------------------------- a sweep
+
+
+def test_a_sweep_leaves_nothing_where_one_of_its_machines_has_no_capacity(
+    project: Project, cloud: Cloud
+) -> None:
+    """The second machine finds no zone: the first one trains its share."""
+    profile(project)
+    script = (project.folder / "orch.yaml").read_text().replace("python train.py", "python train.py {n}")
+    (project.folder / "orch.yaml").write_text(script)
+    sweep = ("sweep", "orch.yaml", "--matrix", "n=1..3", "--machines", "2", "--yes")
+    cloud.faults({"action": "RunInstances", "code": "InsufficientInstanceCapacity", "skip": 1, "times": -1})
+    done = project.json(*sweep)
+    assert [point["reason"] for point in done["points"]] == ["completed"] * 3
+    assert len({point["lease"] for point in done["points"]}) == 1
+    assert done["left"] == [] and done["usd"] > 0 and alive(cloud) == []

@@ -29,6 +29,15 @@ def project(tmp_path: Path, machines: Path) -> Iterator[Project]:
     made.orch("down", "--discard")
 
 
+def test_the_limits_of_a_local_machine_are_said_once(project: Project) -> None:
+    first = project.orch("up", "orch.yaml").err
+    limits = [line for line in first.splitlines() if "Limits of this local machine (tier " in line]
+    assert len(limits) == 1 and limits[0].endswith(".")
+    assert "Limits of this local machine" not in project.orch("up", "orch.yaml").err
+    doctor = project.orch("doctor").out
+    assert "\n  limit: it" in doctor and "lost" not in doctor
+
+
 def test_the_screens_of_a_script_without_a_framework(project: Project) -> None:
     assert project.orch("up", "orch.yaml").out.endswith("\nNext: orch train\n")
     error = project.json("train", "--local-parity", code=7)["error"]

@@ -296,18 +296,18 @@ def test_without_loop_devices_it_lies_in_a_folder_or_in_memory(bench: Bench, ben
             with open(f"/proc/{provider._running(machine, required=True)[2].pid}/mounts") as mounts:
                 kinds = {line.split()[1]: line.split()[2] for line in mounts}
             provider.delete(machine)
-            lost = provider.survey().lost
-            print(json.dumps([filled, kinds["/"], lost, len(provider.list({}))]), flush=True)"""
+            limits = provider.survey().limits
+            print(json.dumps([filled, kinds["/"], limits, len(provider.list({}))]), flush=True)"""
     program = creator_program(bench.spec("loopless"), state, then)
     script = f'set -e; {hide}; {tree}; exec "$0" -c "$1"'
     done = subprocess.run(
         ["unshare", "--mount", "sh", "-c", script, sys.executable, program], capture_output=True, text=True
     )
     assert done.returncode == 0, done.stderr
-    filled, kind, lost, left = json.loads(done.stdout.splitlines()[-1])
+    filled, kind, limits, left = json.loads(done.stdout.splitlines()[-1])
     assert filled is (beneath == "overlay")
     assert (kind == "tmpfs") is (beneath == "overlay")
-    assert any("no loop device" in phrase for phrase in lost)
+    assert any("no loop device" in phrase for phrase in limits)
     assert left == 0
 
 

@@ -36,7 +36,7 @@ folder = Path(os.environ["FOLDER"])
 provider = LocalProvider(folder / "state")
 identity = folder / "id"
 subprocess.run(["ssh-keygen", "-q", "-t", "ed25519", "-N", "", "-f", identity], check=True)
-facts = {"tier": provider.survey().tier, "lost": provider.survey().lost}
+facts = {"tier": provider.survey().tier, "limits": provider.survey().limits}
 
 def until(holds):
     end = time.monotonic() + 60
@@ -210,4 +210,4 @@ def check_what_all_tiers_do(facts: dict[str, Any]) -> None:
     assert facts["thawed"] == "yes"
     assert facts["fill_disk"] == "invalid"
     assert facts["left"] == []
-    assert facts["lost"]
+    assert facts["limits"]

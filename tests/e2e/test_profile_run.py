@@ -5,6 +5,7 @@ from __future__ import annotations
 
 import json
 import os
+import re
 import signal
 import subprocess
 import sys
@@ -13,6 +14,8 @@ from pathlib import Path
 from typing import Any
 
 import pytest
+
+from tests.e2e.project import tiny
 
 ORCH = [sys.executable, "-m", "orchestrator"]
 
@@ -70,6 +73,17 @@ def orch(place: Path, *arguments: str, code: int = 0) -> dict[str, Any]:
 
 
 QUICK = ("--rounds", "3", "--seconds", "0.1", "--json", "--")
+
+
+@pytest.mark.slow
+@pytest.mark.registry
+def test_without_a_command_the_lock_s_packages_are_there(tmp_path: Path) -> None:
+    project = tiny(tmp_path / "project", tmp_path / "state", "import six, sys; sys.exit(six.__file__)\n")
+    failed = project.orch("profile", code=6).out
+    assert re.search(r"orch/stacks/\w+/lib/python[\d.]+/site-packages/six\.py$", failed, re.MULTILINE)
+    assert failed.endswith("\nNext: orch profile    # once the command succeeds\n")
+    named = project.orch("profile", "--", sys.executable, "-c", "raise SystemExit(3)", code=6).out
+    assert f"\nNext: orch profile -- {sys.executable} -c 'raise SystemExit(3)'    # once" in named
 
 
 @pytest.mark.slow

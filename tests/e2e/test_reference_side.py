@@ -106,3 +106,30 @@ def test_files_around_the_project_are_named_before_any_step(
     recorded = json.loads((folder / "runs/one/run.json").read_text())
     assert [each["name"] for each in recorded["parity"]["undeclared"]] == [place]
     assert "nothing was compared" in recorded["parity"]["detail"] and place in screen
+
+
+def test_data_at_a_path_of_another_run_are_busy(project: Project) -> None:
+    """As where two runs would only share the machine: a scheduler may repeat the command."""
+    folder = project.folder
+    (folder / "data").mkdir()
+    (folder / "data/a.txt").write_text("a")
+    (target := folder.parent / "of-both").symlink_to(folder / "data")
+    (folder / "train.py").write_text(f"import os, time\nprint(os.listdir('{target}'))\ntime.sleep(600)\n")
+    with (folder / "orch.yaml").open("a") as profile:
+        profile.write(f"data: [{{source: data, target: {target}}}]\n")
+    project.orch("up", "orch.yaml")
+    project.orch("train", "--run-id", "one", "--detach")
+
+    (folder / "train.py").write_text("print('two')\n")
+    error = project.json("train", "--local-parity", "--parallel", "--run-id", "two", code=15)["error"]
+    assert error["kind"] == "Busy"
+    assert f"The run one has its data at {target} until it ends" in error["message"]
+    assert "is still running, at $" in error["exists"]
+    assert error["next_command"] == "orch logs -f one    # then the same command again"
+    assert not list((folder / ".orch/here/runs").iterdir()), "the reference's run stayed here"
+
+    error = project.json("train", "--parallel", "--run-id", "three", code=15)["error"]
+    assert error["next_command"] == "orch logs -f one    # then the same command again"
+    project.orch("cancel", "one")
+    project.orch("train", "--run-id", "three")
+    assert "two" in project.orch("logs", "three").out

@@ -2,6 +2,7 @@
 
 from orchestrator.lint.rules import (  # noqa: I001  (in the order of the ids)
     paths,
+    temporary,
     places,
     devices,
     workers,
@@ -48,6 +49,7 @@ __all__ = [
     "saving",
     "scalers",
     "seeds",
+    "temporary",
     "text",
     "workers",
 ]

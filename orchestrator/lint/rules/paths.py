@@ -149,7 +149,7 @@ def _constant(module: Module, node: ast.Constant, text: str) -> Iterator[Hit]:
     use = _use(module, node)
     if use == "path" or (use == "local" and (rule is not ABSOLUTE or _ROOTS.match(text))):
         yield hit(
-            rule, module.snippet, _positioned(module, node), f"{shown(text)!r} is a path of one computer"
+            rule, module.snippet, positioned(module, node), f"{shown(text)!r} is a path of one computer"
         )
     elif use == "default":
         message = f"the default {shown(text)!r} is a path of one computer"
@@ -167,7 +167,7 @@ def _known_part(module: Module, node: ast.Constant) -> str:
     return f"{UNKNOWN if at else ''}{text}{UNKNOWN if at + 1 < len(parent.values) else ''}"
 
 
-def _positioned(module: Module, node: ast.AST) -> ast.AST:
+def positioned(module: Module, node: ast.AST) -> ast.AST:
     """Of a part of an f-string, the string: older Pythons give the part no place of its own."""
     parent = module.parent(node)
     return parent if isinstance(parent, ast.JoinedStr) else node

@@ -7,12 +7,13 @@ import os
 import platform
 import shutil
 import subprocess
+from collections.abc import Iterator
 from dataclasses import dataclass
 from pathlib import Path
 
 from orchestrator.errors import Fault, ProviderError
 from orchestrator.model import AcceleratorNeed, Bound, Need, Offer
-from orchestrator.model.counted import counted
+from orchestrator.model.counted import counted, rounded
 
 INSTANCE_TYPE = "local"
 ZONE = "local"
@@ -69,24 +70,14 @@ def offer(need: Need, has: Computer) -> Offer:
     """The machine that is asked for, exactly; ProviderError(CAPACITY) where it cannot be had here."""
     cpus = _sized(need.cpus, has.cpus)
     memory = _sized(need.memory, has.memory)
-    refusals = [
-        *_too_many("CPUs", str(cpus), cpus > has.cpus),
-        *_too_many("memory", gib(memory), memory > has.memory),
-        *_too_many("disk", gib(need.disk), need.disk > has.disk),
-        *_too_many(
-            "architecture", str(need.arch), bool(need.arch) and architecture(str(need.arch)) != has.arch
-        ),
-        *_too_many("zone", str(need.zone), need.zone not in (None, ZONE)),
-        *_too_many("region", need.region or " or ".join(need.regions), not need.is_in(ZONE)),
-    ]
     gpus = _matching(need.accelerator, has.gpus)
-    if need.accelerator is not None and len(gpus) < need.accelerator.count.value:
-        refusals.append(f"accelerator {_wanted(need.accelerator)}")
-    if refusals:
+    if refusals := list(_refusals(need, has, cpus, memory, len(gpus))):
+        asked, lowered = zip(*refusals, strict=True)
         raise ProviderError(
             Fault.CAPACITY,
-            f"This computer cannot be that machine. Asked: {', '.join(refusals)}. Here: {has.describe()}.",
+            f"This computer cannot be that machine. Asked: {', '.join(asked)}. Here: {has.describe()}.",
             code="LocalCapacity",
+            next_command=f"in the profile, {', '.join(lowered)}; or choose a cloud",
         )
     return Offer(
         cloud="local",
@@ -108,8 +99,27 @@ def _sized(bound: Bound | None, available: int) -> int:
     return available if bound is None else math.ceil(bound.value)
 
 
-def _too_many(what: str, asked: str, refused: bool) -> list[str]:
-    return [f"{what} {asked}"] if refused else []
+def _refusals(need: Need, has: Computer, cpus: int, memory: int, gpus: int) -> Iterator[tuple[str, str]]:
+    """Yield what is asked for in vain, and what to change in the profile."""
+    if cpus > has.cpus:
+        yield f"CPUs {cpus}", f"lower resources.cpus to {has.cpus}"
+    if memory > has.memory:
+        yield f"memory {gib(memory)}", f"lower resources.memory to {_below(has.memory)}"
+    if need.disk > has.disk:
+        yield f"disk {gib(need.disk)}", f"lower resources.disk to {_below(has.disk)}"
+    if need.arch and architecture(need.arch) != has.arch:
+        yield f"architecture {need.arch}", f"set resources.arch to {has.arch}"
+    if need.zone not in (None, ZONE):
+        yield f"zone {need.zone}", "remove the zone"
+    if not need.is_in(ZONE):
+        yield f"region {need.region or ' or '.join(need.regions)}", "remove the region"
+    if need.accelerator is not None and gpus < need.accelerator.count.value:
+        yield f"accelerator {_wanted(need.accelerator)}", "remove resources.accelerator"
+
+
+def _below(size: int) -> str:
+    """The largest whole size up to this one, as a profile writes it."""
+    return f"{size >> 30} GiB" if size >> 30 else f"{size >> 20} MiB"
 
 
 def _matching(need: AcceleratorNeed | None, gpus: tuple[Gpu, ...]) -> tuple[Gpu, ...]:
@@ -153,4 +163,4 @@ def _nearest_existing(path: Path) -> Path:
 
 
 def gib(size: int) -> str:
-    return f"{size / (1 << 30):.3g} GiB"
+    return f"{rounded(size / (1 << 30), 3)} GiB"

@@ -1,4 +1,4 @@
-"""Which kind of machine this computer allows, what is lost with it, and what would make it better.
+"""Which kind of machine this computer allows, its limits, and what would make it better.
 
 netns    as root: own files, processes, name, network address and limits
 userns   without root: own files, processes and name; this computer's network, no limits
@@ -55,12 +55,12 @@ _INSTALL = {"apt-get": "install -y", "dnf": "install -y", "apk": "add", "pacman"
 class Survey:
     """`tier` is netns, userns, process, or none where not even an sshd is here.
 
-    `lost` says in short phrases what a machine of this tier lacks beside one of a cloud; `missing`
+    `limits`: clauses about a machine of this tier ("it"), beside one of a cloud; `missing`
     names programs without which a better tier (or any) is out of reach; `fix` is a command, or "".
     """
 
     tier: str
-    lost: tuple[str, ...]
+    limits: tuple[str, ...]
     missing: tuple[str, ...]
     fix: str
 
@@ -77,7 +77,7 @@ def survey(environ: Mapping[str, str] | None = None, state: Path | None = None) 
     better = TIERS[: TIERS.index(tier) + 1] if tier in TIERS else tiers
     missing = tuple(dict.fromkeys(name for other in better if other in TIERS for name in _absent(other)))
     return Survey(
-        tier=tier, lost=_lost(tier, state or state_home(environ)), missing=missing, fix=_fix(missing)
+        tier=tier, limits=_limits(tier, state or state_home(environ)), missing=missing, fix=_fix(missing)
     )
 
 
@@ -163,45 +163,45 @@ def _file_system(folder: Path) -> str:
     return kind
 
 
-def _lost(tier: str, state: Path) -> tuple[str, ...]:
+def _limits(tier: str, state: Path) -> tuple[str, ...]:
     if tier == "netns":
-        return _lost_as_root(state)
+        return _limits_as_root(state)
     if tier == "userns":
         return (
-            "no address of its own: a port of 127.0.0.1, and this computer's network",
-            "no limit on memory, processes or disk",
-            "files of this computer's root cannot be changed inside",
-            "freeze stops processes one by one; no partition, no disk of its own",
+            "it has no address of its own: it uses this computer's network, and a port of 127.0.0.1",
+            "its memory, processes and disk are not limited",
+            "its root user cannot change files that belong to this computer's root",
+            "it cannot be frozen at one moment or cut off from the network, and has no disk of its own",
         )
     if tier == "process":
         return (
-            "no isolation: the job sees and may change the user's files",
-            "no root inside, no own name, address or processes",
-            "no limit on memory, processes or disk",
-            "power-off only through the machine's own PATH",
-            "processes that hide their environment are not found after a crash of the supervisor",
+            "it is not isolated: the job sees your files and may change them",
+            "it has no root user, name, address or process numbers of its own",
+            "its memory, processes and disk are not limited",
+            "it is powered off only by the programs on its own PATH",
+            "if its supervisor crashes, processes that hide their environment are not found",
         )
-    return ("no machine at all",)
+    return ("this computer cannot run local machines",)
 
 
-def _lost_as_root(state: Path) -> tuple[str, ...]:
+def _limits_as_root(state: Path) -> tuple[str, ...]:
     absent = current_hierarchies().missing()
-    limits = {
-        "memory": "no limit on memory",
-        "cpu": "CPUs by affinity alone, no quota",
-        "pids": "no limit on processes",
+    uncontrolled = {
+        "memory": "its memory is not limited",
+        "cpu": "it is held to its CPUs by affinity alone, without a quota",
+        "pids": "the number of its processes is not limited",
     }
     disk = {
-        "folder": "no limit on disk: no loop device here",
-        "tmpfs": "the disk lies in memory: no loop device here",
+        "folder": "its disk is not limited, as this computer has no loop device",
+        "tmpfs": "its disk lies in memory, as this computer has no loop device",
         "loop": "",
     }[disk_kind(state)]
     always = (
-        "this computer's kernel, /usr, /etc and /opt are visible inside: no security boundary",
-        "free and /proc/meminfo show this computer's memory",
-        "no route out",
+        "it sees this computer's kernel, /usr, /etc and /opt, so it is no security boundary",
+        "in it, free and /proc/meminfo show this computer's memory",
+        "it has no internet",
     )
-    return (*(text for name, text in limits.items() if name in absent), *filter(None, [disk]), *always)
+    return (*(text for name, text in uncontrolled.items() if name in absent), *filter(None, [disk]), *always)
 
 
 def _fix(missing: Sequence[str]) -> str:

@@ -178,7 +178,7 @@ def _sections_of_two(a: RunDetails, b: RunDetails, compared: Comparison) -> Iter
         ("parity", "Parity of the first steps", lambda: parity.section(compared.verdict, compared.rungs)),
         ("metrics", "Loss and metrics", lambda: two.curves(a, b)),
         ("time", "Where each second went", lambda: two.times(a, b)),
-        ("results", "Results", lambda: two.results(a, b)),
+        ("results", "Results", lambda: two.results(a, b, compared.results)),
     )
     for key, title, build in builders:
         found = _guarded(key, title, build)

@@ -13,6 +13,7 @@ from orchestrator.report.page import safe
 from orchestrator.report.page.model import Figure, Figures, Headline, State
 from orchestrator.report.page.words import ENDS, capital, digits
 from orchestrator.report.units import duration, money
+from orchestrator.report.where import START_UP, startup_share
 
 _BEST = ("val_accuracy", "accuracy", "auc", "f1", "val_loss", "loss")
 _METRICS = 2
@@ -213,6 +214,9 @@ def _cost(record: RunRecord) -> Iterator[Figure]:
 
 
 def _limit(record: RunRecord) -> Iterator[Figure]:
-    limit = safe.line(safe.mapping(record.profile).get("limited_by"), 30)
-    if limit:
+    seen = safe.mapping(record.profile)
+    limit, startup = safe.line(seen.get("limited_by"), 30), startup_share(seen)
+    if startup:
+        yield Figure("limited by", START_UP, f"{startup} of the run")
+    elif limit:
         yield Figure("limited by", limit)

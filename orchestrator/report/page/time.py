@@ -20,7 +20,7 @@ from orchestrator.report.page.model import (
 )
 from orchestrator.report.page.words import sentence
 from orchestrator.report.units import duration, share
-from orchestrator.report.where import measures, time_notes
+from orchestrator.report.where import START_UP, measures, startup_sentence, startup_share, time_notes
 from orchestrator.runs.details import RunDetails
 
 KINDS = (
@@ -53,9 +53,10 @@ def section(details: RunDetails) -> Section | None:
         blocks.append(Notes(notes))
     if not blocks:
         return None
-    limited = safe.line(seen.get("limited_by"), 40)
+    limited = START_UP if startup_share(seen) else safe.line(seen.get("limited_by"), 40)
     because = safe.line(seen.get("because"), 500)
-    lead = sentence(f"Limited by {limited}" if limited else "", because)
+    startup = safe.line(startup_sentence(seen), 200)
+    lead = sentence(sentence(f"Limited by {limited}" if limited else "", startup), because)
     return Section("time", "Where each second went", tuple(blocks), lead)
 
 

@@ -2,13 +2,15 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any
 
 from orchestrator.model import RunRecord
+from orchestrator.model.counted import counted
 from orchestrator.model.outcomes import Conclusion
 from orchestrator.parity.rungs import Rung
+from orchestrator.report.outputs import difference_words
 from orchestrator.report.page import safe
 from orchestrator.report.page.metrics import charts_of
 from orchestrator.report.page.model import (
@@ -27,12 +29,14 @@ from orchestrator.report.page.repeat import revision_line
 from orchestrator.report.page.time import parts_of
 from orchestrator.report.page.words import digits
 from orchestrator.report.units import duration, money, share, size
+from orchestrator.report.where import START_UP, startup_share
 from orchestrator.runs.details import RunDetails
+from orchestrator.runs.outputs import ComparedOutput, ComparedResults, Sameness
 
 _METRICS = 40
 _FILES = 100
 _SAID: Mapping[str, str] = {
-    Conclusion.IDENTICAL: "equal to the last bit",
+    Conclusion.IDENTICAL: "the same: every tensor of the recorded steps is equal to the last bit",
     Conclusion.EQUIVALENT: "different by rounding only",
     Conclusion.DIVERGENT: "not the same",
     Conclusion.UNSTABLE: "not comparable, because the script differs from itself",
@@ -41,16 +45,23 @@ _SAID: Mapping[str, str] = {
 
 @dataclass(frozen=True)
 class Comparison:
-    """The verdict on both runs, as in run.json; `rungs` if both were recorded."""
+    """The verdict on both runs, as in run.json; `rungs` if both were recorded; what `rerun` says of their
+    results.
+    """
 
     verdict: Mapping[str, Any]
     rungs: tuple[Rung, ...] = ()
+    results: ComparedResults | None = None
 
 
 def headline_of(names: tuple[str, str], compared: Comparison) -> Headline:
     found = safe.mapping(compared.verdict)
     verdict = safe.line(found.get("verdict"), 40)
     said = _SAID.get(verdict)
+    if compared.results is not None and verdict in _BY_RESULTS:
+        by_results = _by_results(names, compared.results, _BY_RESULTS[verdict])
+        if by_results:
+            return by_results
     if said is None:
         text = (
             f"No tensors of both {names[0]} and {names[1]} were recorded; what their records hold is below."
@@ -59,6 +70,48 @@ def headline_of(names: tuple[str, str], compared: Comparison) -> Headline:
     cause = safe.line(found.get("cause"), 400).rstrip(".") or _differing(found)
     why = f": {cause[:1].lower()}{cause[1:]}" if cause and verdict != Conclusion.IDENTICAL else ""
     return Headline(STATES.get(verdict, State.NOTE), verdict, f"{names[0]} and {names[1]} are {said}{why}.")
+
+
+_BY_RESULTS: Mapping[str, str] = {
+    Conclusion.IDENTICAL: "every tensor of the recorded steps is equal to the last bit",
+    Conclusion.NOT_COMPARED: "no tensors of both were recorded",
+}
+"""Verdicts beside which the results decide, and what the tensors say then."""
+
+
+def _by_results(names: tuple[str, str], results: ComparedResults, tensors: str) -> Headline | None:
+    """Return the headline for runs whose files or metrics tell whether they are the same, as `rerun` does;
+    None if there are none.
+    """
+    conclusion = str(results.conclusion)
+    other = [each for each in results.outputs if not each.found.same]
+    if other or results.metrics:
+        said = [_files_that_differ(results, other)] if other else []
+        said += [_metrics_that_differ(results)] if results.metrics else []
+        text = f"{names[0]} and {names[1]} are not the same: {'; '.join(said)}; {tensors}."
+        return Headline(State.BAD, conclusion, text)
+    if results.conclusion != Conclusion.IDENTICAL or not results.outputs:
+        return None
+    count = len(results.outputs)
+    same = (
+        f"all {count} output files have the same content"
+        if count > 1
+        else "the output file has the same content"
+    )
+    return Headline(State.OK, conclusion, f"{names[0]} and {names[1]} are the same: {tensors}; {same}.")
+
+
+def _files_that_differ(results: ComparedResults, other: Sequence[ComparedOutput]) -> str:
+    verb = "differs" if len(other) == 1 else "differ"
+    first = safe.line(f"{other[0].path}: {difference_words(other[0])}", 400)
+    which = "" if len(other) == 1 else "the first "
+    return f"{len(other)} of {counted(len(results.outputs), 'output file')} {verb} ({which}{first})"
+
+
+def _metrics_that_differ(results: ComparedResults) -> str:
+    count = len(results.metrics)
+    name = safe.line(results.metrics[0].name, 80)
+    return f"the metric {name} differs" if count == 1 else f"{count} metrics differ, the first {name}"
 
 
 def _differing(found: Mapping[str, Any]) -> str:
@@ -115,7 +168,7 @@ def _told(details: RunDetails) -> dict[str, str]:
         "steps a second": f"{speed:.3g}" if speed else "",
         "waiting for input": share(wait) if wait is not None else "",
         "peak memory": size(peak) if peak else "",
-        "limited by": safe.line(seen.get("limited_by"), 40),
+        "limited by": START_UP if startup_share(seen) else safe.line(seen.get("limited_by"), 40),
         "cost": money(usd) if usd is not None else "",
         "parity with here": safe.line(safe.mapping(record.parity).get("verdict"), 40),
     }
@@ -154,9 +207,13 @@ def times(a: RunDetails, b: RunDetails) -> Section | None:
     return Section("time", "Where each second went", tuple(blocks)) if blocks else None
 
 
-def results(a: RunDetails, b: RunDetails) -> Section | None:
+def results(a: RunDetails, b: RunDetails, compared: ComparedResults | None = None) -> Section | None:
     left, right = ({safe.line(f.get("path"), 300): f for f in one.record.artifacts[:2_000]} for one in (a, b))
-    rows = [_file(path, left.get(path), right.get(path)) for path in list(dict.fromkeys([*left, *right]))]
+    found = {safe.line(each.path, 300): each for each in compared.outputs} if compared else {}
+    rows = [
+        _file(path, left.get(path), right.get(path), found.get(path))
+        for path in list(dict.fromkeys([*left, *right]))
+    ]
     if not rows:
         return None
     columns = (
@@ -169,8 +226,17 @@ def results(a: RunDetails, b: RunDetails) -> Section | None:
     return Section("results", "Results", (Table(columns, tuple(rows[:_FILES]), "", more, states=True),), lead)
 
 
-def _file(path: str, one: Mapping[str, Any] | None, other: Mapping[str, Any] | None) -> Row:
+def _file(
+    path: str,
+    one: Mapping[str, Any] | None,
+    other: Mapping[str, Any] | None,
+    found: ComparedOutput | None,
+) -> Row:
     sums = [safe.line(each.get("sha256"), 64)[:12] if each else "" for each in (one, other)]
-    return (
-        _row(path, *sums) if all(sums) else Row((path, sums[0] or "absent", sums[1] or "absent"), State.NOTE)
-    )
+    if not all(sums):
+        return Row((path, sums[0] or "absent", sums[1] or "absent"), State.NOTE)
+    if found is None or (found.found != Sameness.CONTENT and not found.members):
+        return _row(path, *sums)
+    same = found.found == Sameness.CONTENT
+    words = "the same content" if same else safe.line(difference_words(found), 400)
+    return Row((path, sums[0], f"{sums[1]}: {words}"), State.OK if same else State.NOTE)

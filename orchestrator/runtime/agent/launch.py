@@ -39,14 +39,14 @@ def main(argv: List[str]) -> int:
     try:
         return int(arguments.act(arguments))
     except RunError as error:
-        return _refuse(error.kind, error.message)
+        return _refuse(error.kind, error.message, error.by)
     except OSError as error:  # a full disk, a folder that may not be written, …
         where = f": {error.filename}" if error.filename else ""
         return _refuse("failed", f"The machine could not do it: {error.strerror}{where}.")
 
 
-def _refuse(kind: str, message: str) -> int:
-    print(json.dumps({"error": message, "kind": kind}), file=sys.stderr)
+def _refuse(kind: str, message: str, by: str = "") -> int:
+    print(json.dumps({"error": message, "kind": kind, "by": by}), file=sys.stderr)
     return REFUSED
 
 

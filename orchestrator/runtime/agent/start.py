@@ -39,6 +39,7 @@ _FIELDS: Dict[str, Any] = {
     "checkpoints": [],
     "restored": {},
     "grant": {},
+    "serves": "",
 }
 """Of a spec, with what they are when left out."""
 

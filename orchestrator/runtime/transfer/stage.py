@@ -37,7 +37,7 @@ def stage(run: RunDir, trees: List[Tree], restored: Optional[Tree] = None) -> No
 
     `restored` is what an earlier attempt had saved: it replaces files of the other trees, and belongs to the
     run. May be called again after an interruption: it starts from the beginning. Raises RunError of kind
-    stage.
+    stage, or taken where another run is active at an absolute target.
     """
     shutil.rmtree(run.work, ignore_errors=True)
     shutil.rmtree(run.path("mapped"), ignore_errors=True)
@@ -303,16 +303,21 @@ def _refuse_unless_ours(run: RunDir, target: str) -> None:
         )
     user = _active_user(run, target)
     if user is not None:
-        raise RunError("stage", f"The run {user} uses {target} for something else and is not over yet.")
+        words = f"The run {user} has its data at {target} until it ends, and a path serves one run at a time."
+        raise RunError("taken", words, by=user)
 
 
 def _active_user(run: RunDir, target: str) -> Optional[str]:
-    """Return another active run that has something at `target`."""
+    """Return the run of the user to which another active job belongs that has something at `target`.
+
+    Not even the same tree is shared: the folders at a target belong to one run, which may write beside its
+    data, and they go when it goes.
+    """
     for other in _others(run):
         spec = read_json(other.spec) or {}
         targets = [os.path.normpath(tree["target"]) for tree in spec.get("trees", [])]
         if target in targets and held(other):
-            return other.run_id
+            return str(spec.get("serves") or other.run_id)
     return None
 
 

@@ -20,6 +20,7 @@ from orchestrator.profiling import trace
 from orchestrator.reads import opened
 from orchestrator.replay import fork_server, recipe, replayer
 from orchestrator.runs import (
+    archives,
     bookmarks,
     checkpoints,
     collect,
@@ -28,7 +29,6 @@ from orchestrator.runs import (
     kept_code,
     mlflow,
     model_check,
-    outputs,
     record_file,
 )
 from orchestrator.runs import logs as run_logs
@@ -170,7 +170,7 @@ READERS: dict[str, Reader] = {
         "code/profile.yaml", lambda p: kept_code.kept_profile(p.parent.parent)
     ),
     "runs.kept_code._unpacked": Reader("code/files.tar.gz", lambda p: _mapping(kept_code._unpacked(p))),
-    "runs.outputs._members": Reader("m.keras", outputs._members),
+    "runs.archives.members": Reader("m.keras", archives.members),
     "runs.inputs._kept": Reader("code.json", lambda p: inputs._kept(p.parent)),
     "runs.logs._copy": Reader("output.log", _copied_log),
     "runs.mlflow._upload": Reader("output.log", _to_mlflow),
@@ -282,7 +282,8 @@ NOT_OF_A_RUN = {
 """What a run or a machine does not write, or what this computer opens for writing."""
 
 WITHIN = {
-    "model.answers.decoded", "model.files.open_regular", "model.files.first_line", "runs.outputs._digest",
+    "model.answers.decoded", "model.files.open_regular", "model.files.first_line", "runs.archives._digest",
+    "runs.archives._digest_of_settings",
 }  # fmt: skip
 """Parts of readers above."""
 

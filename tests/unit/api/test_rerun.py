@@ -158,6 +158,9 @@ def test_on_a_leased_machine_the_lease_keeps_its_profile_and_a_run_that_differs_
     assert "first and second: not the same" in said
     assert "1 of 2 files bit for bit the same; 1 not, the first:" in said
     assert "outputs/out/weights.txt: other bytes" in said
+    assert made.cli(monkeypatch, "report", "first", "second") == 0
+    said = capsys.readouterr().out
+    assert "first and second are not the same: 1 of 2 output files differs (outputs/out/weights.txt: " in said
     (after,) = orch.status(folder=made.folder)
     assert (after.lease, after.profile) == (lease.lease, lease.profile)
     with pytest.raises(orch.RunFailed):

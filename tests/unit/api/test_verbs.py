@@ -127,7 +127,7 @@ def test_a_repeated_run_says_that_nothing_was_started(
     job: Job, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
 ) -> None:
     argv = ("run", "orch.yaml", "--run-id", "one")
-    assert job.cli(monkeypatch, *argv, "--json") == 0
+    assert job.cli(monkeypatch, *argv, "--yes", "--json") == 0
     first = json.loads(capsys.readouterr().out)
     assert first["started"] is True
     assert "started" not in json.loads((job.folder / "runs/one/run.json").read_text())
@@ -156,7 +156,9 @@ def test_pull_without_an_id_shows_no_old_run_while_another_goes_on(job: Job) -> 
     orch.cancel("long", folder=job.folder)
     assert orch.pull(folder=job.folder).run_id == "long"
     assert orch.pull(folder=job.folder, progress=job.told).run_id in ("short", "long")
-    assert any("was fetched before, and is shown again" in words for words in job.told.lines)
+    shown = "was fetched before, and is shown again; to fetch it anew: orch pull "
+    assert any(shown in words for words in job.told.lines)
+    assert not any("listed anew" in words for words in job.told.lines)
 
 
 def test_what_is_in_the_way_is_no_bad_input(job: Job, monkeypatch: pytest.MonkeyPatch) -> None:

@@ -4,12 +4,14 @@ from __future__ import annotations
 
 import io
 import sys
+from contextlib import suppress
 from dataclasses import replace
 from pathlib import Path
 
 import pytest
 
 from orchestrator.cli import approval
+from orchestrator.cli.command_log import CommandLog, Loudness, logged
 from orchestrator.errors import Fault, ProviderError, UsageError
 from orchestrator.leases.consent import Consent
 from orchestrator.model import Offer
@@ -83,3 +85,19 @@ def test_off_a_terminal_the_next_command_is_the_same_with_yes(monkeypatch: pytes
     with pytest.raises(UsageError) as refused:
         approval.ask(yes=False, argv=["orch", "up", "my profile.yaml", "--set", "region=b"])(planned())
     assert refused.value.next_command == "orch up 'my profile.yaml' --set region=b --yes"
+
+
+@pytest.mark.parametrize(
+    ("price", "yes", "quiet", "shown"),
+    [
+        (0.0, False, False, True), (0.0, False, True, False), (0.1, True, True, False),
+        (0.1, True, False, True), (0.1, False, True, True),
+    ],
+)  # fmt: skip
+def test_a_quiet_command_prints_a_plan_only_to_have_it_approved(
+    price: float, yes: bool, quiet: bool, shown: bool, capsys: pytest.CaptureFixture[str]
+) -> None:
+    plan = replace(planned(), offers=(replace(CHEAP, price=price),))
+    with logged(CommandLog("up", {}, Loudness.QUIET if quiet else Loudness.NORMAL)), suppress(UsageError):
+        approval.ask(yes, ["orch", "up"])(plan)
+    assert ("here-a" in capsys.readouterr().err) is shown

@@ -65,16 +65,33 @@ def test_leases_projects_and_months_are_summed_up(tmp_path: Path) -> None:
     assert found.usd == 8.5
     assert (found.this_month(), found.this_month(one)) == (6.5, 3.0)
     assert (found.to_come(), found.to_come(one)) == (7.0, 0.0)
-    text = costs_text(found.as_json())
+    text = costs_text(found.as_json(), running=found.running)
     assert "Total: $8.50" in text
-    assert "Running machines cost $3.50/h, and $7.00 more if they run until their deadlines." in text
+    assert "1 machine is running, at $3.50/h, and $7.00 more if it runs until its deadline." in text
+
+
+def test_a_machine_that_costs_nothing_is_running_too(tmp_path: Path) -> None:
+    rented(tmp_path, "a", NOW - HOUR, None, price=0.0)
+    found = costs(tmp_path, now=NOW)
+    assert costs_text(found.as_json(), running=found.running).endswith("1 machine is running, at $0.00/h.")
+    rented(tmp_path, "b", NOW - HOUR, None, price=2.0)
+    found = costs(tmp_path, now=NOW)
+    assert "2 machines are running, at $2.00/h, and $4.00 more if they run until" in costs_text(
+        found.as_json(), running=found.running
+    )
+    assert "running" not in found.as_json()
+    late = costs(tmp_path, now=NOW + 3 * HOUR)
+    assert costs_text(late.as_json(), running=late.running).endswith("Nothing is running.")
 
 
 def test_a_machine_that_may_have_been_made_counts_until_its_deadline(tmp_path: Path) -> None:
     ledger = opened_lease(Project(tmp_path), "a")
     facts = {"instance_type": "cpu", "zone": "z", "price": 2.0, "deadline": NOW + 3 * HOUR}
     ledger.append("create.intent", attempt=0, spec_id="s", **facts)
-    assert costs(tmp_path, now=NOW).to_come() == 6.0
+    found = costs(tmp_path, now=NOW)
+    assert found.to_come() == 6.0
+    text = costs_text(found.as_json(), running=found.running)
+    assert text.endswith("A machine that may have been created can cost $6.00 until its deadline.")
     ledger.append("create.refused", attempt=0, fault="capacity", code="", message="")
     assert costs(tmp_path, now=NOW).to_come() == 0.0
 

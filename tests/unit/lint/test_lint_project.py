@@ -254,3 +254,11 @@ def test_broken_python_is_an_error_at_its_line_and_the_rest_is_checked() -> None
         (2, "ORC401", Severity.WARNING),
         (3, "ORC901", Severity.ERROR),
     ]
+
+
+def test_what_another_file_of_the_project_writes_below_tmp_is_no_hazard() -> None:
+    reads = {"train.py": 'import numpy as np\nx = np.load("/tmp/walk/data/x.npy")\n'}
+    assert rules(reads) == [("train.py", 2, "ORC101")]
+    writes = 'import numpy as np\nnp.save("/tmp/walk/data/x.npy", np.zeros(3))\n'
+    assert rules({**reads, "prepare.py": writes}) == []
+    assert rules({**reads, "prepare.sh": "set -e\ncp -r data /tmp/walk/\n"}) == []

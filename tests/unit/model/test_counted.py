@@ -9,7 +9,7 @@ from pathlib import Path
 import pytest
 
 import orchestrator
-from orchestrator.model.counted import counted
+from orchestrator.model.counted import counted, rounded
 
 SOURCE = Path(orchestrator.__file__).parent
 NOUNS = "CPUs|days|GPUs|hazards|machines|packages|permissions|pins|prices|regions|steps|tensors|wheels"
@@ -32,6 +32,24 @@ NEVER_ONE = {
 )
 def test_a_number_with_its_noun(count: float, said: str) -> None:
     assert counted(count, "wheel") == said
+
+
+@pytest.mark.parametrize(
+    ("value", "digits", "said"),
+    [
+        (0.254, 2, "0.25"), (20_500, 3, "20,500"), (999.6, 3, "1,000"), (999.4, 3, "999"), (16, 3, "16"),
+        (37252.9, 4, "37,253"), (0, 3, "0"),
+    ],
+)  # fmt: skip
+def test_a_size_has_no_exponent(value: float, digits: int, said: str) -> None:
+    assert rounded(value, digits) == said
+
+
+@pytest.mark.parametrize("file", sorted(SOURCE.rglob("*.py")), ids=lambda file: str(file.relative_to(SOURCE)))
+def test_no_size_is_written_with_an_exponent(file: Path) -> None:
+    """`runtime` stands alone and has no such helper."""
+    if not file.is_relative_to(SOURCE / "runtime"):
+        assert re.findall(r":\.\dg\} (?:[KMGT]i?B)", file.read_text("utf-8")) == []
 
 
 def test_an_odd_plural() -> None:

@@ -39,6 +39,30 @@ def test_entries_are_added_and_all_else_stays(before: str, after: str | None) ->
     assert with_data(expected, NEW) == expected, "what is declared already is not added again"
 
 
+@pytest.mark.parametrize(
+    ("before", "after"),
+    [
+        ("data:\n  - source: d  # mine\n", "data:\n  - source: d  # mine\n    target: /a/d\n"),
+        (
+            "data:\n-   stage: true\n    source: 'd'\n- source: e\n",
+            "data:\n-   stage: true\n    source: 'd'\n    target: /a/d\n- source: e\n",
+        ),
+        ("data:\n  - source: d\n    target: x\n", "data:\n  - source: d\n    target: x\n"),
+    ],
+)
+def test_the_target_of_a_source_that_is_declared_is_added(before: str, after: str) -> None:
+    """One that it has already stays."""
+    entry = [NewData("d", "/a/d")]
+    assert with_data(HEAD + before + TAIL, entry) == HEAD + after + TAIL
+    assert with_data(HEAD + after + TAIL, entry) == HEAD + after + TAIL
+
+
+@pytest.mark.parametrize("data", ["data:\n  - {source: d}\n", "data: [{source: d}]\n"])
+def test_a_target_that_has_no_line_of_its_own_is_refused(data: str) -> None:
+    with pytest.raises(NotEditable, match="brackets"):
+        with_data(HEAD + data + TAIL, [NewData("d", "/a/d")])
+
+
 @pytest.mark.parametrize("data", ["data: [{source: old}]\n", "data: {source: old}\n", "data: [\n]\n"])
 def test_what_is_not_sure_to_be_an_addition_is_refused(data: str) -> None:
     with pytest.raises(NotEditable):

@@ -70,6 +70,14 @@ def test_totals_and_rates(tmp_path: Path) -> None:
     )  # fmt: skip
 
 
+@pytest.mark.parametrize(("before", "mostly"), [(4.0, False), (6.0, True)])
+def test_start_up_ends_where_the_first_step_begins(before: float, mostly: bool, tmp_path: Path) -> None:
+    began = first(1000 + before + 3, wall=3.0)
+    found = of(tmp_path, HEADER, sample(0), began, sample(10), steps(1010))
+    assert (found.startup_s, found.mostly_startup) == (before, mostly)
+    assert of(tmp_path, HEADER, sample(0), sample(10), steps(1010)).startup_s is None
+
+
 def test_bytes_that_came_by_mapped_files_count(tmp_path: Path) -> None:
     assert of(tmp_path, HEADER, sample(1, asked_read=5, read=900)).bytes_read == 900
 

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import os
+import re
 import subprocess
 import sys
 from dataclasses import replace
@@ -17,6 +18,7 @@ from orchestrator.providers.local.computer import Computer, Gpu, offer, this_com
 
 GIB = 1 << 30
 SMALL = Computer(cpus=4, memory=16 * GIB, disk=100 * GIB, arch="x86_64", gpus=(Gpu("Tesla T4", 15 * GIB),))
+_NO_GPU = "remove resources.accelerator"
 NEED = Need("local", cpus=Bound(2), memory=Bound(4 * GIB), disk=GIB)
 
 
@@ -30,25 +32,33 @@ def test_the_offer_is_as_large_as_asked() -> None:
 
 
 @pytest.mark.parametrize(
-    ("wish", "words"),
+    ("wish", "words", "step"),
     [
-        ({"cpus": Bound(5)}, "CPUs 5"),
-        ({"cpus": Bound(4.5, at_least=True)}, "CPUs 5"),
-        ({"memory": Bound(17 * GIB)}, "memory 17 GiB"),
-        ({"disk": 101 * GIB}, "disk 101 GiB"),
-        ({"arch": "arm64"}, "architecture arm64"),
-        ({"region": "eu-west-1"}, "region eu-west-1"),
-        ({"accelerator": AcceleratorNeed(name="A100")}, "accelerator 1 × A100"),
-        ({"accelerator": AcceleratorNeed(count=Bound(2), name="T4")}, "accelerator 2 × T4"),
-        ({"accelerator": AcceleratorNeed(memory=Bound(40 * GIB, at_least=True))}, "any GPU with 40 GiB"),
+        ({"cpus": Bound(5)}, "CPUs 5", "lower resources.cpus to 4"),
+        ({"cpus": Bound(4.5, at_least=True)}, "CPUs 5", "lower resources.cpus to 4"),
+        ({"memory": Bound(17 * GIB)}, "memory 17 GiB", "lower resources.memory to 16 GiB"),
+        ({"disk": 101 * GIB}, "disk 101 GiB", "lower resources.disk to 100 GiB"),
+        ({"disk": 20_500 * GIB}, "disk 20,500 GiB", "lower resources.disk to 100 GiB"),
+        ({"arch": "arm64"}, "architecture arm64", "set resources.arch to x86_64"),
+        ({"region": "eu-west-1"}, "region eu-west-1", "remove the region"),
+        ({"accelerator": AcceleratorNeed(name="A100")}, "accelerator 1 × A100", _NO_GPU),
+        ({"accelerator": AcceleratorNeed(count=Bound(2), name="T4")}, "accelerator 2 × T4", _NO_GPU),
+        (
+            {"accelerator": AcceleratorNeed(memory=Bound(40 * GIB, at_least=True))},
+            "any GPU with 40 GiB",
+            _NO_GPU,
+        ),
     ],
 )
-def test_more_than_there_is_is_refused_with_what_there_is(wish: dict[str, object], words: str) -> None:
+def test_more_than_there_is_is_refused_with_what_there_is(
+    wish: dict[str, object], words: str, step: str
+) -> None:
     with pytest.raises(ProviderError) as refused:
         offer(replace(NEED, **wish), SMALL)  # type: ignore[arg-type]
     assert refused.value.fault is Fault.CAPACITY
     assert words in refused.value.message
     assert "4 CPUs, 16 GiB of memory, 100 GiB of free disk, Tesla T4, x86_64" in refused.value.message
+    assert refused.value.next_command == f"in the profile, {step}; or choose a cloud"
 
 
 def test_a_gpu_is_offered_by_name_or_by_memory() -> None:
@@ -91,6 +101,12 @@ def test_a_computer_without_sshd_is_told_what_to_install(monkeypatch: pytest.Mon
     assert "openssh-server" in found.fix
     monkeypatch.setattr(survey, "find", {}.get)
     assert survey.survey({}).fix == ""
+
+
+@pytest.mark.parametrize("tier", survey.TIERS)
+def test_the_limits_of_each_tier_are_clauses_of_one_sentence(tier: str, tmp_path: Path) -> None:
+    limits = survey._limits(tier, tmp_path)
+    assert limits and all(re.match(r"(it|its|in it,|if its) ", each) for each in limits)
 
 
 def test_programs_that_only_root_has_on_path_are_found() -> None:

@@ -8,6 +8,7 @@ from pathlib import Path
 
 import pytest
 
+from orchestrator.api.declaring import add_data
 from orchestrator.errors import RunFailed
 from orchestrator.model import RunRecord
 from orchestrator.profile import load
@@ -176,7 +177,7 @@ def test_a_run_that_failed_for_want_of_unsent_data_says_so_and_what_declares_the
     (record.folder / "output.log").write_text("FileNotFoundError: [Errno 2] No such file: 'one/a.csv'\n")
     with pytest.raises(RunFailed) as failed:
         raise_for_outcome(record, str(project / "orch.yaml"))
-    assert "The script names 1 kB that no profile declares: one/ (1 file)." in failed.value.message
+    assert "The code names 1 kB that no profile declares: one/ (1 file)." in failed.value.message
     assert failed.value.next_command == "orch init --add-data one && orch train"
     (record.folder / "output.log").write_text("ValueError: something else\n")
     with pytest.raises(RunFailed) as failed:
@@ -190,8 +191,36 @@ def test_before_a_run_on_a_machine_it_is_said_that_the_run_goes_on_without_it(
     monkeypatch.chdir(project)
     (project / "train.py").write_text("open('one/a.csv')")
     assert advice_there(of_project(project), project / "orch.yaml") == (
-        "The script names 1 kB that no profile declares: one/ (1 file). It is not sent, and this run goes on "
+        "The code names 1 kB that no profile declares: one/ (1 file). It is not sent, and this run goes on "
         "without it: where the script needs it, it fails there or trains on something else. Where it does "
         "not, ignore this.\nTo send it with the next run, add to orch.yaml:\ndata:\n  - source: one\n"
         "This command adds it: orch init --add-data one"
     )
+
+
+@pytest.mark.parametrize("ignored", [True, False])
+@pytest.mark.parametrize("code", ["open({file!r})", "os.listdir({folder!r})", "open('{folder}/' + name)"])
+def test_data_of_the_project_that_are_named_by_an_absolute_path_are_put_there(
+    project: Path, monkeypatch: pytest.MonkeyPatch, code: str, ignored: bool
+) -> None:
+    """Sent as code, or declared without a target, they would lie elsewhere on the machine."""
+    monkeypatch.chdir(project)
+    folder = project / "one"
+    (project / "train.py").write_text(code.format(file=str(folder / "a.csv"), folder=str(folder)))
+    if not ignored:
+        (project / ".gitignore").write_text("runs\n")
+    assert [(each.path, each.target) for each in of_project(project)] == [(folder, str(folder))]
+    profile = project / "orch.yaml"
+    head = "version: 1\nname: demo\ncloud: local\ntrain: {command: python train.py}\n"
+    for before in ("", "data: []\n", "data:\n  - source: one\n"):
+        profile.write_text(head + before)
+        assert [each.target for each in of_profile(load(profile))] == [str(folder)]
+        profile.write_text(add_data(profile, [Path("one")]))
+        assert [(tree.source, tree.target) for tree in load(profile).data] == [(folder, str(folder))]
+        assert of_profile(load(profile)) == (), "what lies where the code looks for it is declared"
+
+
+def test_outputs_that_are_named_by_an_absolute_path_are_no_data(project: Path) -> None:
+    out = project / "out"
+    (project / "train.py").write_text(f"model.save({str(out / 'm.keras')!r}); OUT = {str(out)!r}")
+    assert of_project(project) == ()

@@ -99,6 +99,10 @@ SHORT = [
     steps(1.4, n=44, total=45, wait=0.02, squares=[1e-4, 4e-4, 0.002]),
 ]
 
+STARTING = [HEADER, *(sample(second) for second in range(9)), {**FIRST, "t": 7.9}, MODEL]
+STARTING += [steps(8.9, n=250, calls=250, total=251, period_p50=0.004, probed_wall=0.02, wait=0.0034,
+                   squares=[2.4e-6, 1.4e-5, 8e-5]), sample(9)]  # fmt: skip
+
 SWAPPING = [HEADER, sample(0, available=0), FIRST]
 for second in range(1, 31):
     swapped = {"swapped_in": second * (20 << 20), "swap": 2 * GIB, "available": GIB, "peak": 31 * GIB}
@@ -124,6 +128,7 @@ RUNS = {
     "slow-input": SLOW_INPUT,
     "healthy": HEALTHY,
     "short": SHORT,
+    "starting": STARTING,
     "swapping": SWAPPING,
     "no-steps": NO_STEPS,
     "other-programs": CROWDED,

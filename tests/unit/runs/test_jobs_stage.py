@@ -216,10 +216,25 @@ def test_a_path_that_another_run_uses_is_not_taken_away(
     place = tmp_path / "place"
     trees = (TreeLink(str(data), str(place), copied=True), copied(code))
     jobs.start(HOST, agent, Job("first", ("sleep", "60"), sys.executable, trees=trees))
-    with pytest.raises(UsageError, match="The run first uses"):
+    with pytest.raises(jobs.PathTaken, match=f"The run first has its data at {place} until it ends") as taken:
         run(agent, "true", *trees, run_id="second")
+    assert (taken.value.run_id, taken.value.exit_code, taken.value.worth_repeating) == ("first", 15, True)
+    assert (taken.value.next_command or "").startswith("orch logs -f first ")
     jobs.cancel(HOST, agent, "first", 0)
     run(agent, "true", *trees, run_id="second")
+
+
+def test_who_uses_a_path_is_named_as_the_user_named_it(
+    agent: Agent, code: Path, data: Path, tmp_path: Path
+) -> None:
+    """Not by the name of a job that orch starts for it."""
+    trees = (TreeLink(str(data), str(tmp_path / "place"), copied=True), copied(code))
+    part = Job("first.parity-b7cdbf", ("sleep", "60"), sys.executable, trees=trees, serves="first")
+    jobs.start(HOST, agent, part)
+    with pytest.raises(jobs.PathTaken, match="The run first has") as taken:
+        run(agent, "true", *trees, run_id="second")
+    assert taken.value.run_id == "first"
+    jobs.cancel(HOST, agent, part.run_id, 0)
 
 
 # ---------------------------------------------------------------- what the run left

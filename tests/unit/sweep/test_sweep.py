@@ -15,9 +15,10 @@ from typing import Any
 import pytest
 
 import orchestrator as orch
-from orchestrator.api import sweep_status
+from orchestrator.api import report, sweep_status
 from orchestrator.cli import main
 from orchestrator.errors import Fault, ProviderError, UsageError
+from orchestrator.model import Silent
 from orchestrator.model.sweeps import PointState, Sweep
 from orchestrator.plan import Plan
 from orchestrator.providers.memory import Mishap
@@ -40,6 +41,16 @@ if os.environ.get("BAD") == seed and not Path(os.environ["TRAINED"] + ".mended")
     sys.exit("a bad seed")
 Path("metrics.json").write_text(json.dumps({"loss": float(lr) + float(seed)}))
 """
+
+
+class Told(Silent):
+    """Keeps what is said."""
+
+    def __init__(self) -> None:
+        self.lines: list[str] = []
+
+    def say(self, text: str) -> None:
+        self.lines.append(text)
 
 
 class Swept:
@@ -95,6 +106,8 @@ def test_every_point_is_an_ordinary_run_with_its_parameters(swept: Swept) -> Non
     assert [(row["lr"], row["seed"], row["reason"]) for row in rows] == [
         (point.params["lr"], point.params["seed"], "completed") for point in done.points
     ]
+    page = report(done.sweep, folder=swept.folder)
+    assert page.path == Path(done.path) / "report.html" and "lr=0.01 seed=1 has the lowest" in page.text
     assert {run.run_id for run in orch.history(folder=swept.folder).runs} == {p.run_id for p in done.points}
 
 
@@ -167,7 +180,9 @@ def test_a_point_that_fails_leaves_the_others_and_is_tried_again_by_the_next_cal
 def test_the_machines_that_can_be_had_do_it_all(swept: Swept) -> None:
     """Two of three are refused: the points of all go to the one that is there."""
     swept.cloud._quota_cpus = 2
-    done = swept.sweep(machines=3)
+    told = Told()
+    done = swept.sweep(machines=3, progress=told)
+    assert sum("gets no more runs of this sweep: " in line for line in told.lines) == 2
     assert done.succeeded and len(swept.cloud._made) == 1 and not swept.cloud.alive() and not done.left
 
 
@@ -191,7 +206,7 @@ def test_a_machine_that_cannot_be_ended_is_named(swept: Swept) -> None:
 
 
 def test_limits_of_price_and_budget(swept: Swept) -> None:
-    with pytest.raises(UsageError, match=r"2 machines cost \$0\.1/h together") as refused:
+    with pytest.raises(UsageError, match=r"2 machines would cost \$0\.1/h together") as refused:
         swept.sweep(machines=2, max_price=0.09)
     assert "--machines 1" in (refused.value.next_command or "") and not swept.cloud._made
     seen: list[Plan] = []
@@ -206,7 +221,7 @@ def test_limits_of_price_and_budget(swept: Swept) -> None:
 def test_a_wrong_call_is_refused_before_anything_is_made(swept: Swept) -> None:
     with pytest.raises(UsageError, match=r"Did you mean --matrix lr=… instead of lrr\?"):
         swept.sweep(matrix={"lrr": ["0.1"]})
-    with pytest.raises(UsageError, match="0 machines cannot be used"):
+    with pytest.raises(UsageError, match="`machines` is 0; a sweep uses from 1 to 100"):
         swept.sweep(machines=0)
     with pytest.raises(UsageError, match="This project has no sweep"):
         sweep_status("none", folder=swept.folder)

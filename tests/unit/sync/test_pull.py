@@ -271,5 +271,5 @@ def test_a_disk_that_is_too_small_here(
     agent, root, entries = outputs
     real = os.statvfs(tmp_path)
     monkeypatch.setattr(os, "statvfs", lambda _: os.statvfs_result([1, 1, 1 << 40, 1, 1, *list(real)[5:]]))
-    with pytest.raises(LocalError, match="1 are free"):
+    with pytest.raises(LocalError, match="has 1 B free"):
         sync.pull(HOST, agent, str(root), entries, tmp_path / "target")
