@@ -17,7 +17,7 @@ import pytest
 from orchestrator import jobs, stack
 from orchestrator.errors import HostError
 from orchestrator.leases import provision
-from orchestrator.ledger.draft import Draft, Retried
+from orchestrator.ledger.draft import Draft
 from orchestrator.model import Agent, Exit, Job, NotFetched, Refused, Room, RunState
 from orchestrator.model.outcomes import ExitReason
 from orchestrator.providers.memory import MemoryProvider
@@ -25,6 +25,7 @@ from orchestrator.runs import attempts, collect, company, follow, inputs
 from orchestrator.session import connect as connecting
 from orchestrator.session import session
 from orchestrator.training import bring_home, one_run
+from orchestrator.training.options import RunOptions
 
 AGENT = Agent("python3", "runtime", "base")
 _OK = SimpleNamespace(returncode=0, stdout=b"", stderr=b"")
@@ -122,12 +123,9 @@ def place_guests(patch: pytest.MonkeyPatch, guests: Guests) -> None:
         patch.setattr(module, "report_once", lambda *_: None)
 
 
-def _prepared(
-    opened: session.Session, run_id: str, *, local_parity: bool, parallel: bool, retried: Retried, **_: Any
-) -> Draft:
+def _prepared(opened: session.Session, run_id: str, wish: RunOptions) -> Draft:
     """A run made ready: nothing is installed, sent or compared; its attempt is told as ever."""
-    del local_parity, _
-    company.require_no_other_run(opened, run_id, parallel)
+    company.require_no_other_run(opened, run_id, wish.parallel)
     attempts.archive_attempt(opened.project, run_id)
     now = inputs.inputs_of(opened.project, opened.profile)
     inputs.keep_inputs(opened.project.run(run_id), now)
@@ -138,7 +136,7 @@ def _prepared(
         "command": list(now.command),
         "code": {"digest": now.code_digest, "files": len(now.code)},
         "agent": {"python": AGENT.python, "root": AGENT.root, "base": AGENT.base},
-        "attempt": {"number": number, "changed": changed, "retried": asdict(retried)},
+        "attempt": {"number": number, "changed": changed, "retried": asdict(wish.retried)},
         "job": job,
     }
     return Draft.from_json(facts)
