@@ -11,7 +11,7 @@ import pytest
 
 from orchestrator.leases.down import down
 from orchestrator.leases.status import status
-from orchestrator.model import Bound, Need, Provider
+from orchestrator.model import Bound, Need, Provider, Silent
 from orchestrator.providers import open_provider
 from orchestrator.session import machines
 from orchestrator.session.project import Project
@@ -46,7 +46,7 @@ def check(
     stale(1000)
     seen: list[tuple[bool, bool]] = []
 
-    class Watching:
+    class Watching(Silent):
         def say(self, text: str) -> None:
             del text
             seen.append((bool(alive()), project.identity("stale").exists()))
