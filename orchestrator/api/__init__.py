@@ -19,6 +19,7 @@ if TYPE_CHECKING:
     from orchestrator.api.resume_checking import resume_check
     from orchestrator.api.run_job import run
     from orchestrator.api.sweeping import sweep
+    from orchestrator.api.sweeping import sweep_command as sweep_command
     from orchestrator.api.sweeping import sweep_status as sweep_status
     from orchestrator.api.training import attach, train
     from orchestrator.api.watching import watch
@@ -113,6 +114,7 @@ _FOR_THE_COMMAND_LINE = {
     "shown_path": "orchestrator.profile.nearby",
     "report": "orchestrator.api.reporting",
     "state_home": "orchestrator.providers.local.store",
+    "sweep_command": "orchestrator.api.sweeping",
     "sweep_status": "orchestrator.api.sweeping",
     "redacted": "orchestrator.profile.overrides",
     "similar_types": "orchestrator.sizing.rightsize",

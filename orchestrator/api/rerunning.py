@@ -161,11 +161,11 @@ def _done(
     from orchestrator.training.again import require_machine
 
     profile = prepared.profile
-    leased = [lease for lease in project.open_leases() if lease.profile["name"] == profile.name]
-    if leased and leased[-1].machine is not None and leased[-1].for_run != name:
-        require_machine(first, profile_of(leased[-1], ()), profile, leased[-1])
+    leased = project.open_lease_of(profile.name)
+    if leased is not None and leased.machine is not None and leased.for_run != name:
+        require_machine(first, profile_of(leased, ()), profile, leased)
         return train_again(
-            project, leased[-1], profile, name, prepared.options(project, prepared.overrides), output, tell
+            project, leased, profile, name, prepared.options(project, prepared.overrides), output, tell
         )
     wish = prepared.options(project, prepared.secrets)
     return run_again(project, profile, name, prepared.overrides, wish, output, tell, approve)

@@ -264,8 +264,7 @@ def _with_machine(call: _Call) -> Lease:
 
 
 def _lease(call: _Call) -> Lease | None:
-    found = [lease for lease in call.project.open_leases() if lease.profile["name"] == call.profile.name]
-    return found[-1] if found else None
+    return call.project.open_lease_of(call.profile.name)
 
 
 @dataclass(frozen=True)

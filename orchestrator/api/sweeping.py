@@ -20,7 +20,6 @@ from orchestrator.session.project import Project
 if TYPE_CHECKING:
     from orchestrator.leases.consent import Approve
     from orchestrator.sweep.search import Search
-    from orchestrator.sweep.supervise import Course
 
 MOST_MACHINES = 100
 
@@ -58,15 +57,36 @@ def sweep(
     point. The profile's `accept` promotes no model.
     Raises UsageError, ProfileError; ProviderError or HostError if no machine is left that works.
     """
-    from orchestrator.sweep.supervise import to_the_end
+    from orchestrator.sweep.machines import Machines, approved
+    from orchestrator.sweep.supervise import Course, to_the_end
 
     project, tell = Project.at(folder), as_progress(progress)
     wanted = load(Path(profile), overrides=tuple(overrides), files=True)
     plan, chooser = _planned(project, wanted, overrides, matrix, machines, search, objective)
-    words = _words(profile, plan, machines, scheduler, objective, overrides)
-    course = _course(project, wanted, overrides, plan, words, max_price, approve, tell)
-    course = replace(course, search=chooser, scheduler=scheduler or "", told=told or course.told)
-    return to_the_end(replace(course, budget=budget), plan)
+    options = {"search": search, "scheduler": scheduler, "objective": objective}
+    limits = {"max-price": max_price, "budget": budget}
+    words = sweep_command(profile, plan.matrix, overrides, {"machines": machines, **options, **limits})
+    leased = Machines(project, wanted, overrides, plan.sweep)
+    if not plan.succeeded:
+        leased = approved(leased, plan.machines, max_price, approve, tell)
+    course = Course(project, leased, tell, shlex.join(words), budget, chooser, scheduler or "", approve)
+    return to_the_end(replace(course, told=told or course.told), plan)
+
+
+def sweep_command(
+    profile: str | Path,
+    matrix: Mapping[str, Sequence[str]],
+    overrides: Sequence[str],
+    options: Mapping[str, object],
+) -> list[str]:
+    """Return the command line of a sweep, with gaps for values that may be secrets. `options`: by their names
+    on the command line; those that are None are left out.
+    """
+    words = ["orch", "sweep", str(profile)]
+    words += [word for name, each in matrix.items() for word in ("--matrix", f"{name}={','.join(each)}")]
+    given = ((f"--{name}", str(value)) for name, value in options.items() if value is not None)
+    words += [word for pair in given for word in pair]
+    return [*words, *(word for each in redacted(overrides) for word in ("--set", each))]
 
 
 def _planned(
@@ -95,27 +115,6 @@ def _planned(
     return known(project, plan), partial(Search, values, trials, goal, ids) if trials else None
 
 
-def _course(
-    project: Project,
-    wanted: Profile,
-    overrides: Sequence[str],
-    plan: Sweep,
-    words: str,
-    max_price: float | None,
-    approve: Approve | None,
-    tell: Progress,
-) -> Course:
-    """Return how to carry out the sweep, once its machines are approved; none are if all runs are there."""
-    from orchestrator.sweep.machines import Machines, approved_price
-    from orchestrator.sweep.supervise import Course
-
-    price = 0.0
-    if not plan.succeeded:
-        price = approved_price(project, wanted, overrides, plan.machines, max_price, approve, tell)
-    machines = Machines(project, wanted, overrides, plan.sweep, price)
-    return Course(project, machines, tell, words, approve=approve)
-
-
 def sweep_status(sweep: str | None = None, *, folder: Path | str | None = None) -> tuple[Sweep, bool]:
     """Return the current status of a sweep, the last one if none is named, and whether a process carries it
     out.
@@ -125,20 +124,3 @@ def sweep_status(sweep: str | None = None, *, folder: Path | str | None = None) 
     from orchestrator.sweep.status import status_of
 
     return status_of(Project.at(folder), sweep)
-
-
-def _words(
-    profile: str | Path,
-    plan: Sweep,
-    machines: int,
-    scheduler: str | None,
-    objective: str | None,
-    overrides: Sequence[str],
-) -> str:
-    """Return the command that repeats the sweep."""
-    words = ["orch", "sweep", str(profile), "--machines", str(machines)]
-    words += [word for name, each in plan.matrix.items() for word in ("--matrix", f"{name}={','.join(each)}")]
-    words += ["--search", f"optuna:{plan.search}"] if plan.search else []
-    words += ["--scheduler", scheduler] if scheduler else []
-    words += ["--objective", objective] if objective else []
-    return shlex.join([*words, *(word for each in redacted(overrides) for word in ("--set", each))])

@@ -10,7 +10,7 @@ import typer
 from orchestrator.cli.options import Json, Sets
 from orchestrator.cli.output import emit, guarded
 from orchestrator.cli.terminal import ours
-from orchestrator.errors import EXIT_INTERRUPTED, EXIT_RUN, Interrupted, UsageError
+from orchestrator.errors import EXIT_CAPACITY, EXIT_INTERRUPTED, Interrupted, UsageError
 
 if TYPE_CHECKING:
     from orchestrator.model.sweeps import Sweep
@@ -106,12 +106,13 @@ def _carried_out(profile: str, matrix: list[str], yes: bool, options: dict[str, 
     from orchestrator.report.sweep import point_line
 
     tell = progress.progress()
-    words = ["orch", "sweep", profile, *(word for each in matrix for word in ("--matrix", each))]
-    words += ["--machines", str(options["machines"])]
+    values = api.parse_matrix(matrix, search=options["search"] is not None)
+    named = {name.replace("_", "-"): value for name, value in options.items() if name != "overrides"}
+    words = api.sweep_command(profile, values, options["overrides"], named)
     try:
         return api.sweep(
             profile,
-            matrix=api.parse_matrix(matrix, search=options["search"] is not None),
+            matrix=values,
             approve=approval.ask(yes, words),
             told=lambda now, point: (tell.say if point.succeeded else tell.notice)(point_line(now, point)),
             progress=tell,
@@ -124,5 +125,5 @@ def _carried_out(profile: str, matrix: list[str], yes: bool, options: dict[str, 
 
 
 def _exit_code(done: Sweep) -> int:
-    """Return that of the first run that failed; if runs were only not started, that of a failed run."""
-    return next((point.error.exit_code for point in done.failed if point.error), EXIT_RUN)
+    """Return that of the first run that failed; if runs were only not started, that of a used up budget."""
+    return next((point.error.exit_code for point in done.failed if point.error), EXIT_CAPACITY)

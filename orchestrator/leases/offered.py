@@ -80,8 +80,7 @@ def _cheapest_cloud(wanted: Profile, avoid: frozenset[Place]) -> str:
 
 
 def open_lease_of(project: Project, wanted: Profile) -> Lease | None:
-    found = [lease for lease in project.open_leases() if lease.profile["name"] == wanted.name]
-    return found[-1] if found else None
+    return project.open_lease_of(wanted.name)
 
 
 def planned_of(

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
@@ -32,6 +33,12 @@ _MEMORY_FIELDS = {
     "out_of_memory": "resources.memory",
     "device_out_of_memory": "resources.accelerator.memory",
 }
+
+
+def finite(metrics: Mapping[str, Any]) -> dict[str, float]:
+    """Return the metrics that are finite numbers."""
+    found = {name: value for name, value in metrics.items() if isinstance(value, int | float)}
+    return {name: float(value) for name, value in found.items() if math.isfinite(value)}
 
 
 @dataclass(frozen=True)

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import math
-from collections.abc import Mapping, Sequence
+from collections.abc import Sequence
 from dataclasses import asdict, dataclass, field, replace
 from enum import StrEnum
 from typing import Annotated, Any
@@ -67,6 +67,10 @@ class Objective:
 
     metric: _Word | None = None
     largest: bool = False
+
+    @property
+    def goal(self) -> str:
+        return "highest" if self.largest else "lowest"
 
     def of(self, points: Sequence[Point]) -> str | None:
         """Return the name of the metric among those that `points` recorded."""
@@ -147,9 +151,3 @@ class Sweep:
             "metric": self.objective.of(self.points),
             "best": best.run_id if best else None,
         }
-
-
-def numbers(metrics: Mapping[str, Any]) -> dict[str, float]:
-    """Return the metrics that are finite numbers."""
-    found = {name: value for name, value in metrics.items() if isinstance(value, int | float)}
-    return {name: float(value) for name, value in found.items() if math.isfinite(value)}

@@ -4,7 +4,6 @@ it broke.
 
 from __future__ import annotations
 
-import math
 import time
 from collections.abc import Sequence
 from dataclasses import replace
@@ -13,6 +12,7 @@ from orchestrator.errors import Changed, NotAccepted, StorageError
 from orchestrator.model import Progress, RunRecord
 from orchestrator.model.acceptance import MODELS, Accept, How, Promotion, Refusal
 from orchestrator.model.progress import notice
+from orchestrator.model.records import finite
 from orchestrator.profile import Profile
 from orchestrator.promotion.decide import refusals_of
 from orchestrator.promotion.registry import Registry
@@ -63,16 +63,11 @@ def _promoted(
             registry.settle(seen.history)
             return refusals, current
         try:
-            registry.promote(seen, record.run_id, time.time(), How.ACCEPTED, _finite(record))
+            registry.promote(seen, record.run_id, time.time(), How.ACCEPTED, finite(record.metrics))
         except Changed:  # another client promoted a model meanwhile: decide again
             continue
         registry.settle(registry.read().history)
         return (), current
-
-
-def _finite(record: RunRecord) -> dict[str, float]:
-    numbers = {name: value for name, value in record.metrics.items() if isinstance(value, int | float)}
-    return {name: float(value) for name, value in numbers.items() if math.isfinite(value)}
 
 
 def _facts(accept: Accept, refusals: Sequence[Refusal], before: Promotion | None) -> dict[str, object]:

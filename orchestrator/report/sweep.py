@@ -82,10 +82,13 @@ def _row(sweep: Sweep, point: Point, metric: str | None) -> list[str]:
 
 def _best(sweep: Sweep) -> list[str]:
     best, metric = sweep.best, sweep.objective.of(sweep.points)
-    if best is None or metric is None:
-        return []
-    goal = "highest" if sweep.objective.largest else "lowest"
-    return [f"Best: {_params(best)}, with the {goal} {metric}: {best.metrics[metric]:.5g}"]
+    if best is not None and metric is not None:
+        value = f"{best.metrics[metric]:.5g}"
+        return [f"Best: {_params(best)}, with the {sweep.objective.goal} {metric}: {value}"]
+    wanted, recorded = sweep.objective.metric, dict.fromkeys(n for p in sweep.points for n in p.metrics)
+    if wanted and recorded and metric is None:
+        return [f"No run recorded {_cut(wanted)}; there are: {', '.join(map(_cut, recorded))}"]
+    return []
 
 
 def _errors(sweep: Sweep) -> list[str]:

@@ -131,6 +131,10 @@ class Project:
     def open_leases(self) -> list[Lease]:
         return [lease for lease in self.leases() if lease.open]
 
+    def open_lease_of(self, name: str) -> Lease | None:
+        """The open lease of the profile `name`, the newest if there are several."""
+        return next((one for one in reversed(self.open_leases()) if one.profile["name"] == name), None)
+
     def lease(self, wanted: str | None = None) -> Lease:
         """The open lease that is meant: by id or profile name, or the only one."""
         found = [

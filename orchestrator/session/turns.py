@@ -142,6 +142,16 @@ def starting(project: Project, lease: str, verb: str, tell: Progress) -> Iterato
 
 
 @contextmanager
+def sweeping(project: Project, name: str, tell: Progress) -> Iterator[None]:
+    """One sweep of the profile `name` at a time, because they use the same machines."""
+    with (
+        _opened(project, f"sweep-{name}") as handle,
+        _taking(handle, "sweep", f"sweeps {name} in this folder", tell, project, f"sweep-{name}"),
+    ):
+        yield
+
+
+@contextmanager
 def promoting(project: Project, model: str, verb: str, tell: Progress) -> Iterator[None]:
     """One call at a time changes which run's model is current."""
     with (

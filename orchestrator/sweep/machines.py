@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import time
 from collections.abc import Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 
 from orchestrator.errors import Busy, HostError, OrchError, ProviderError, UsageError
 from orchestrator.leases.consent import Approve
@@ -27,14 +27,14 @@ from orchestrator.sweep import book
 class Machines:
     """`overrides`: of the call that sweeps `profile`. `sweep`: the id under which the leases are opened.
 
-    `agreed`: US dollars per hour that were approved for each machine.
+    `agreed`: US dollars per hour that were approved for each machine; a dearer one is asked about.
     """
 
     project: Project
     profile: Profile
     overrides: Sequence[str]
     sweep: str
-    agreed: float
+    agreed: float = 0.0
 
     def name(self, number: int) -> str:
         """Return the name of a machine's profile; numbers start at 1."""
@@ -47,9 +47,7 @@ class Machines:
         return (*self.overrides, *own, *(() if named else (f"mlflow.experiment={self.profile.name}",)))
 
     def lease(self, number: int) -> Lease | None:
-        name = self.name(number)
-        found = [lease for lease in self.project.open_leases() if lease.profile["name"] == name]
-        return found[-1] if found else None
+        return self.project.open_lease_of(self.name(number))
 
     def numbers(self) -> list[int]:
         """Return the numbers of the machines that there are."""
@@ -112,34 +110,41 @@ def spent(project: Project, sweep: str) -> tuple[float, float]:
     return round(sum(one.usd for one in found), 6), round(sum(one.usd_hour for one in found), 6)
 
 
-def approved_price(
-    project: Project,
-    profile: Profile,
-    overrides: Sequence[str],
-    machines: int,
-    max_price: float | None,
-    approve: Approve | None,
-    tell: Progress,
-) -> float:
-    """Return US dollars per hour that are approved for each machine.
+def approved(
+    machines: Machines, count: int, max_price: float | None, approve: Approve | None, tell: Progress
+) -> Machines:
+    """Return the machines with the price that is approved for each of `count`.
 
-    `approve` gets the plan of one machine. `max_price`: of all machines together. Raises UsageError if that
-    is exceeded or approval is denied.
+    `approve` gets the plan of one that is to be created; it is not asked if all are there. `max_price`: of
+    all together. Raises UsageError if that is exceeded or approval is denied.
     """
-    plan = foreseen_plan(project, profile, overrides)
+    there = [lease for number in range(1, count + 1) if (lease := machines.lease(number))]
+    missing = [number for number in range(1, count + 1) if machines.lease(number) is None]
+    agreed = max((lease.price for lease in there), default=0.0)
+    if not missing:
+        return replace(machines, agreed=agreed)
+    overrides = machines.overrides_of(missing[0])
+    wanted = load(machines.profile.path, overrides=overrides, files=True)
+    plan = foreseen_plan(machines.project, wanted, overrides)
     price = plan.price or 0.0
-    if max_price is not None and price * machines > max_price:
-        fits = int(max_price // price)
-        raise UsageError(
-            f"{counted(machines, 'machine')} would cost ${price * machines:.4g}/h together, more than the "
-            f"${max_price:g}/h that are allowed. Nothing was created.",
-            next_command=f"the same with --machines {fits}" if fits else f"orch plan {profile.path}",
-        )
+    _require_price(machines, count, sum(lease.price for lease in there) + price * len(missing), max_price)
     if price:
-        notice(tell, f"{counted(machines, 'machine')} at a time, ${price * machines:.4g}/h together, each:")
+        total = f"${price * len(missing):.4g}/h together"
+        notice(tell, f"{counted(len(missing), 'machine')} to be created when needed, {total}, each:")
     if approve is not None and not approve(plan):
         raise UsageError("Not approved; nothing was created.")
-    return price
+    return replace(machines, agreed=max(agreed, price))
+
+
+def _require_price(machines: Machines, count: int, total: float, max_price: float | None) -> None:
+    if max_price is None or total <= max_price:
+        return
+    fits = int(max_price // (total / count))
+    raise UsageError(
+        f"{counted(count, 'machine')} would cost ${total:.4g}/h together, more than the ${max_price:g}/h "
+        "that are allowed. Nothing was created.",
+        next_command=f"the same with --machines {fits}" if fits else f"orch plan {machines.profile.path}",
+    )
 
 
 def is_of_machine(error: OrchError) -> bool:

@@ -18,7 +18,7 @@ from orchestrator.model.progress import notice
 from orchestrator.model.sweeps import Point, PointState, Sweep
 from orchestrator.runs import record_file
 from orchestrator.session.project import Project
-from orchestrator.session.turns import turn_of
+from orchestrator.session.turns import sweeping, turn_of
 from orchestrator.sweep import book
 from orchestrator.sweep.machines import Machines, leases_of, spent
 from orchestrator.sweep.remote import Remote
@@ -78,25 +78,29 @@ def to_the_end(course: Course, sweep: Sweep) -> Sweep:
     Interrupted, with what goes on.
     """
     with (
-        turn_of(course.project, f"sweep-{sweep.name}", "sweep", course.tell),  # they use the same machines
+        sweeping(course.project, sweep.name, course.tell),
         turn_of(course.project, sweep.sweep, "sweep", course.tell),
     ):
         one = _Sweeping(course, replace(known(course.project, sweep), began_at=time.time()))
         try:
             one.train()
+            one.end()
         except KeyboardInterrupt:
             raise one.interrupted() from None
-        one.end()
         if one.stopped is not None:
             raise _with_rest(one.stopped, one.sweep, course.words)
         return one.sweep
 
 
 def _with_rest(error: OrchError, sweep: Sweep, words: str) -> OrchError:
-    """Return the error, with what there is of the sweep."""
+    """Return the error, with what there is of the sweep. Its own next step comes first."""
     ended_ = f"{sweep.count(PointState.ENDED)} of {sweep.total} points have ended."
     error.exists = f"{ended_} {' '.join(sweep.left) or 'No machine of the sweep is left.'}"
-    error.next_command = f"{words}    # once that is settled: it continues from here"
+    again = f"{words}    # once that is settled: it continues from here"
+    if error.next_command:
+        error.exists += f" To continue: {again}"
+    else:
+        error.next_command = again
     return error
 
 
@@ -134,16 +138,28 @@ class _Sweeping:
         return schedule_on(course.scheduler, machines, remote)
 
     def _points(self, bound: set[str]) -> Iterator[Point]:
-        """Yield the points that are to be trained. Those with a result are told to the search."""
-        search = self._search
-        for point in search.points() if search else self.sweep.points:
-            known_ = next((each for each in self.sweep.points if each.run_id == point.run_id), point)
-            if known_.succeeded and search:
-                search.tell(known_)
-            elif not known_.succeeded and point.run_id not in bound:
+        """Yield the points that are to be trained, within the budget. Those with a result are told to the
+        search.
+        """
+        search, known_ = self._search, {point.run_id: point for point in self.sweep.points}
+        for point in search.points() if search else known_.values():
+            before = known_.get(point.run_id, point)
+            if before.succeeded and search:
+                search.tell(before)
+            elif not before.succeeded and point.run_id not in bound:
+                if self._is_used_up():
+                    return
                 yield point
         with self._lock:
             self.sweep = replace(self.sweep, drawn=True)
+
+    def _is_used_up(self) -> bool:
+        """Whether the machines have cost the budget; this is reported."""
+        budget = self._course.budget
+        if budget is None or spent(self._course.project, self.sweep.sweep)[0] < budget:
+            return False
+        notice(self._course.tell, f"The budget of ${budget:.2f} is used up; no further run is started.")
+        return True
 
     def end(self) -> None:
         """Delete the machines."""
@@ -189,10 +205,6 @@ class _Sweeping:
             return
         self._write_sometimes()
         self._course.told(self.sweep, done.point)
-        budget = self._course.budget
-        if budget is not None and (self.sweep.usd or 0.0) >= budget:
-            notice(self._course.tell, f"The budget of ${budget:.2f} is used up; no further point is started.")
-            given.stop()
 
     def _bound(self) -> list[tuple[Point, int]]:
         """Return the points whose runs were started and are not here yet, with their machines."""
@@ -206,7 +218,7 @@ class _Sweeping:
         ]
 
     def _write_sometimes(self) -> None:
-        if self._course.budget is not None or time.monotonic() - self._written > _WRITE_EVERY_S:
+        if time.monotonic() - self._written > _WRITE_EVERY_S:
             self._write()
 
     def _write(self) -> None:

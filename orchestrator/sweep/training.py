@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import os
 from collections.abc import Callable
 from dataclasses import dataclass, replace
 
@@ -10,9 +9,11 @@ from orchestrator.errors import OrchError, RunFailed
 from orchestrator.leases.consent import Approve
 from orchestrator.ledger import Lease
 from orchestrator.model import Progress, RunRecord
+from orchestrator.model.files import last_bytes
 from orchestrator.model.outcomes import ExitReason
 from orchestrator.model.progress import notice
-from orchestrator.model.sweeps import Point, PointError, PointState, numbers
+from orchestrator.model.records import finite
+from orchestrator.model.sweeps import Point, PointError, PointState
 from orchestrator.profile.overrides import secrets_of
 from orchestrator.runs import attempts, collect
 from orchestrator.runs.endings import reported
@@ -137,7 +138,7 @@ def ended(project: Project, point: Point, record: RunRecord) -> Point:
         point,
         state=PointState.ENDED,
         reason=str(record.exit["reason"]),
-        metrics=numbers(record.metrics) or printed_metrics(project, point.run_id),
+        metrics=finite(record.metrics) or printed_metrics(project, point.run_id),
         seconds=round(over - begun, 3) if begun and over else None,
         usd=round(sum(known), 6) if known else None,
         attempts=len(tried),
@@ -148,13 +149,8 @@ def ended(project: Project, point: Point, record: RunRecord) -> Point:
 def printed_metrics(project: Project, run_id: str) -> dict[str, float]:
     """Return the metrics that a run printed last, as far as its output is here."""
     printed = Printed()
-    try:
-        with open(project.run(run_id) / collect.LOG, "rb") as file:
-            file.seek(max(0, file.seek(0, os.SEEK_END) - _TAIL))
-            printed.read(file.read(_TAIL))
-    except OSError:
-        return {}
-    return numbers(printed.metrics)
+    printed.read(last_bytes(project.run(run_id) / collect.LOG, _TAIL))
+    return finite(printed.metrics)
 
 
 def _failed(project: Project, point: Point, failed: RunFailed) -> Point:

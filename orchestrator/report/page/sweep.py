@@ -68,11 +68,10 @@ def _headline(sweep: Sweep) -> Headline:
     if best is None or metric is None:
         state = State.BAD if sweep.failed else State.NOTE
         return Headline(state, "No best run", f"None of {sweep.total} runs has succeeded with a metric.")
-    goal = "highest" if sweep.objective.largest else "lowest"
     value = digits(best.metrics[metric], 5)
     missing = sweep.total - sum(point.succeeded for point in sweep.points)
     rest = f" {missing} of {sweep.total} runs did not succeed." if missing else ""
-    text = f"{params_of(best)} has the {goal} {safe.line(metric, 60)}: {value}.{rest}"
+    text = f"{params_of(best)} has the {sweep.objective.goal} {safe.line(metric, 60)}: {value}.{rest}"
     return Headline(State.NOTE if missing else State.OK, "Swept" if not missing else "Swept in part", text)
 
 

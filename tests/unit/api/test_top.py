@@ -61,7 +61,7 @@ def test_a_run_from_its_start_to_its_end(cloud: HereCloud, tmp_path: Path) -> No
         assert "epoch " in text(now) and "running" in text(now)
         json.dumps(now.as_json())
         (machine,) = cloud.alive()
-        (cloud.base(machine.id) / "runs/one/work/enough").touch()
+        cloud.base(machine.id).joinpath("runs", "one", "work", "enough").touch()
         logs.logs("one", follow=True, folder=folder, output=lambda _data: None)
         asked._asked_at = None  # as after fifteen seconds
         now = asked.look()

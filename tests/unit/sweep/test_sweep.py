@@ -17,11 +17,12 @@ import pytest
 import orchestrator as orch
 from orchestrator.api import report, sweep_status
 from orchestrator.cli import main
-from orchestrator.errors import Fault, ProviderError, UsageError
+from orchestrator.errors import Fault, Interrupted, ProviderError, UsageError
 from orchestrator.model import Silent
 from orchestrator.model.sweeps import PointState, Sweep
 from orchestrator.plan import Plan
 from orchestrator.providers.memory import Mishap
+from orchestrator.sweep.machines import Machines
 from tests.unit import here_cloud
 from tests.unit.here_cloud import HereCloud
 
@@ -191,8 +192,11 @@ def test_with_no_machine_the_reason_is_said_and_nothing_is_left(swept: Swept) ->
     with pytest.raises(ProviderError) as refused:
         swept.sweep(machines=2)
     assert refused.value.fault is Fault.QUOTA
-    assert refused.value.exists == "0 of 4 points have ended. No machine of the sweep is left."
-    assert "orch sweep" in (refused.value.next_command or "")
+    said, following = refused.value.exists or "", refused.value.next_command or ""
+    assert said.startswith(
+        "0 of 4 points have ended. No machine of the sweep is left. To continue: orch sweep "
+    )
+    assert following and not following.startswith("orch sweep"), "what the quota needs comes first"
     now, active = sweep_status(folder=swept.folder)
     assert not active and now.count(PointState.STOPPED) == 4 and not swept.trained
 
@@ -205,7 +209,7 @@ def test_a_machine_that_cannot_be_ended_is_named(swept: Swept) -> None:
     assert swept.sweep(matrix={"lr": ["0.1"], "seed": [1]}).left == () and not swept.cloud.alive()
 
 
-def test_limits_of_price_and_budget(swept: Swept) -> None:
+def test_limits_of_price(swept: Swept) -> None:
     with pytest.raises(UsageError, match=r"2 machines would cost \$0\.1/h together") as refused:
         swept.sweep(machines=2, max_price=0.09)
     assert "--machines 1" in (refused.value.next_command or "") and not swept.cloud._made
@@ -213,9 +217,89 @@ def test_limits_of_price_and_budget(swept: Swept) -> None:
     with pytest.raises(UsageError, match="Not approved"):
         swept.sweep(machines=2, approve=lambda plan: bool(seen.append(plan)))
     assert len(seen) == 1 and not swept.cloud._made
-    done = swept.sweep(budget=0.0)
+
+
+def test_a_machine_of_ones_own_approves_none_of_a_sweep(swept: Swept) -> None:
+    """One of the same profile that is up already costs nothing more; those of the sweep do."""
+    own = orch.up(swept.profile, folder=swept.folder, overrides=["train.params.lr=1"])
+    told = Told()
+    with pytest.raises(UsageError, match="Not approved"):
+        swept.sweep(machines=2, approve=lambda plan: not plan.offers, progress=told)
+    assert "2 machines to be created when needed, $0.1/h together, each:" in told.lines
+    with pytest.raises(UsageError, match=r"2 machines would cost \$0\.1/h together"):
+        swept.sweep(machines=2, max_price=0.09)
+    assert [machine.id for machine in swept.cloud.alive()] == [own.machine]
+    orch.down(own.lease, folder=swept.folder)
+
+
+def test_a_budget_that_is_used_up_starts_no_run(
+    swept: Swept, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    done = swept.sweep(budget=1e-9)
     assert (done.count(PointState.ENDED), done.count(PointState.STOPPED)) == (1, 3)
     assert not done.succeeded and not swept.cloud.alive()
+    made = len(swept.cloud._made)
+    again = swept.sweep(budget=1e-9)  # what the first call cost counts
+    assert again.count(PointState.ENDED) == 1 and len(swept.cloud._made) == made
+    argv = [
+        "sweep",
+        "orch.yaml",
+        "--matrix",
+        "lr=0.1,0.01",
+        "--matrix",
+        "seed=1,2",
+        "--budget",
+        "1e-9",
+        "--yes",
+    ]
+    assert _cli(swept.folder, monkeypatch, *argv) == 4
+    assert "The budget of $0.00 is used up; no further run is started." in capsys.readouterr().err
+
+
+@pytest.mark.parametrize("refusal", ["approval", "quota"])
+def test_the_command_that_is_suggested_has_every_option_that_was_typed(
+    swept: Swept, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str], refusal: str
+) -> None:
+    """Without its limits, a copied command would cost more than was wished."""
+    swept.cloud._quota_cpus = 0
+    typed = (
+        "sweep orch.yaml --matrix lr=1e-4..1e-1 --matrix seed=1,2 --machines 2 --search optuna:3 "
+        "--objective loss:min --max-price 3.0 --budget 2.5 --set resources.cpus=2"
+    )
+    yes = ["--yes"] if refusal == "quota" else []
+    assert _cli(swept.folder, monkeypatch, *typed.split(), *yes) == (4 if yes else 2)
+    printed = capsys.readouterr().err
+    assert f"orch {typed}" in printed or typed in " ".join(printed.split())
+
+
+def test_an_interrupt_while_machines_are_ended_says_what_goes_on(
+    swept: Swept, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    def interrupted(*_: object) -> str | None:
+        raise KeyboardInterrupt
+
+    monkeypatch.setattr(Machines, "end", interrupted)
+    with pytest.raises(Interrupted, match=r"0 of 1 run and 1 machine go on, at \$0\.05/h"):
+        swept.sweep(matrix={"lr": ["0.1"], "seed": [1]})
+    monkeypatch.undo()
+
+
+def test_a_metric_that_nobody_recorded_is_said(
+    swept: Swept, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    argv = [
+        "sweep",
+        "orch.yaml",
+        "--matrix",
+        "lr=0.1",
+        "--matrix",
+        "seed=1",
+        "--objective",
+        "auc:max",
+        "--yes",
+    ]
+    assert _cli(swept.folder, monkeypatch, *argv) == 0
+    assert "No run recorded auc; there are: loss" in capsys.readouterr().out
 
 
 def test_a_wrong_call_is_refused_before_anything_is_made(swept: Swept) -> None:
@@ -244,7 +328,7 @@ SEARCH: dict[str, Any] = {
 
 
 def test_a_search_chooses_each_point_once_and_an_interrupted_one_goes_on(swept: Swept) -> None:
-    first = swept.sweep(**SEARCH, budget=0.0)  # it is stopped after the first point
+    first = swept.sweep(**SEARCH, budget=1e-9)  # it is stopped after the first point
     assert (len(first.points), first.total, first.succeeded) == (1, 6, False)
     done = swept.sweep(**SEARCH, machines=2)
     assert done.sweep == first.sweep and done.succeeded and done.points[0] == first.points[0]
