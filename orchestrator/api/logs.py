@@ -110,7 +110,7 @@ def _of_the_machine(
             offset = before + jobs.follow(session.host, session.agent, run_id, 0, output, live=False)
             ended = jobs.state(session.host, session.agent, run_id).exit
             if ended:
-                following.note_end(session, run_id, ended)
+                following.note_seen(session, run_id, ended)
         brings = _brings(ledger.lease(), run_id) if ended else None
     reason = ended.reason if ended else None
     end = {"ended": ended is not None, "reason": reason, "next_command": brings}

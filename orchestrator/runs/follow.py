@@ -13,7 +13,7 @@ from types import FrameType
 from typing import TypeVar
 
 from orchestrator import jobs
-from orchestrator.errors import HostError, HostKeyError, MalformedAnswer
+from orchestrator.errors import HostError, HostKeyError, LocalError, MalformedAnswer, StorageError
 from orchestrator.ledger.events import RunEnded
 from orchestrator.model import Exit, MachineState, RunState
 from orchestrator.model.answers import Malformed
@@ -85,7 +85,7 @@ def follow_to_end(session: Session, run_id: str, output: Callable[[bytes], None]
                 meanwhile.forgo()
             end = ended.exit if ended else None
             if end:
-                note_end(session, run_id, end)
+                note_seen(session, run_id, end)
             return end
         finally:
             mark.save()
@@ -96,6 +96,12 @@ def note_end(session: Session, run_id: str, end: Exit | None) -> None:
     run = session.ledger.lease().runs.get(run_id)
     if run is not None and run.exit_reason is None:
         session.ledger.record(RunEnded(run_id, end.reason if end else ExitReason.LOST))
+
+
+def note_seen(session: Session, run_id: str, end: Exit) -> None:
+    """Record like `note_end`, if that is possible: whoever reads a run's output has it all the same."""
+    with suppress(OSError, LocalError, StorageError):
+        note_end(session, run_id, end)
 
 
 def _end_unseen(session: Session, run_id: str, shrank: jobs.OutputShrank) -> RunState:

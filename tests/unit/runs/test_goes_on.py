@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import errno
+import time
 from pathlib import Path
 
 import pytest
@@ -11,6 +13,7 @@ import orchestrator as orch
 from orchestrator.api.logs import logs
 from orchestrator.cli.app import app
 from orchestrator.errors import BeforeTheRun, Interrupted
+from orchestrator.ledger import Ledger
 from orchestrator.model import clouds
 from tests.unit import here_cloud
 from tests.unit.here_cloud import HereCloud
@@ -163,3 +166,24 @@ def test_down_sees_that_a_run_has_ended_since(job: Job) -> None:
         if not refused.value.message.startswith("one is running"):
             break
     assert refused.value.message.startswith("Results of one are on the machine only;")
+
+
+@pytest.mark.parametrize("follow", [True, False])
+def test_logs_show_a_run_whose_end_cannot_be_recorded_here(
+    job: Job, monkeypatch: pytest.MonkeyPatch, follow: bool
+) -> None:
+    """A full disk or a folder that may only be read: the output and how it ended are shown all the same."""
+    orch.up(job.profile, folder=job.folder)
+    orch.train(run_id="one", folder=job.folder, detach=True)
+    job.go.touch()
+    while job.cloud.alive() and not list(job.cloud.root.glob("*/runs/one/exit.json")):
+        time.sleep(0.05)
+    seen: list[bytes] = []
+
+    def full(*_: object) -> None:
+        raise OSError(errno.ENOSPC, "No space left on device")
+
+    with monkeypatch.context() as patched:
+        patched.setattr(Ledger, "record", full)
+        told = logs("one", follow=follow, folder=job.folder, output=seen.append)
+    assert b"begun" in b"".join(seen) and told["reason"] == "completed"
