@@ -14,7 +14,7 @@ from pathlib import Path, PurePosixPath
 from orchestrator.model import clouds
 from orchestrator.model.acceptance import Accept
 from orchestrator.profile import accept, resolved
-from orchestrator.profile.command import filled, script_of
+from orchestrator.profile.command import filled, script_of, unfilled
 from orchestrator.profile.document import DataSection, Document
 from orchestrator.profile.rules import Breach, breaches, disk_size, overlapping, regions_of, volume_of
 from orchestrator.profile.values import Accelerator, FromEnv, is_bucket
@@ -244,7 +244,8 @@ def absent_files(profile: resolved.Profile) -> Iterator[Breach]:
             text = f"there is no {data.source}; prepare would name the command that makes it"
             yield Breach(("data", index, "source"), text)
     script = script_of(profile.train.command)
-    if script and not os.path.exists(code / script) and not _is_of_data(script, profile):
+    known = script and not unfilled((script,))  # a parameter that a sweep gives a value may be part of it
+    if script and known and not os.path.exists(code / script) and not _is_of_data(script, profile):
         yield Breach(("train", "command"), f"there is no {script} in {code}")
 
 

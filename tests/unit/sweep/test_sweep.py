@@ -342,6 +342,13 @@ def test_a_search_chooses_each_point_once_and_an_interrupted_one_goes_on(swept: 
     assert again.succeeded and again.points == done.points and sum(swept.trained.values()) == 6
 
 
+def test_a_parameter_may_be_a_part_of_the_scripts_name(swept: Swept) -> None:
+    swept.profile.write_text(swept.profile.read_text().replace("train.py {lr}", "{model}.py {lr}"))
+    (swept.folder / "wide.py").write_text(SCRIPT)
+    done = swept.sweep(matrix={"model": ["train", "wide"], "lr": ["0.1"], "seed": [1]})
+    assert done.succeeded and swept.trained == {"0.1 1": 2}
+
+
 def test_a_search_of_few_values_trains_each_once(swept: Swept) -> None:
     done = swept.sweep(matrix={"lr": ["0.1"], "seed": ["1..2"]}, search="optuna:5")
     assert done.succeeded and len(done.points) == 2 and set(swept.trained.values()) == {1}
