@@ -47,7 +47,13 @@ def cancel(
     watched = run.exit_reason != ExitReason.LOST
     if run.collected and watched and (report := _recorded(project, run.run_id)):
         return report
-    return _on_its_machine(project, held, run.run_id, as_progress(progress))
+    tell = as_progress(progress)
+    report = _on_its_machine(project, held, run.run_id, tell)
+    if report.cancelled and (others := project.gang_of(held)):
+        from orchestrator.training.gang import cancel_on
+
+        cancel_on(project, others, run.run_id, tell)
+    return report
 
 
 def _going_on(project: Project, lease: str | None) -> str | None:

@@ -50,9 +50,9 @@ def up(
     StackMismatch.
     """
     wanted = _profile(profile, overrides)
-    from orchestrator.leases.provision import provision
+    from orchestrator.leases.gang import provision_all
 
-    return provision(
+    return provision_all(
         Project.at(folder),
         wanted,
         overrides=overrides,

@@ -57,9 +57,23 @@ def pull_all(
     if not held.uncollected:
         return PullReport(())
     tell = as_progress(progress)
-    return _judged(
-        project, held, _or_from_store(project, lambda: _all_from_machine(project, held, tell)), tell
-    )
+    pulled = _or_from_store(project, lambda: _all_from_machine(project, held, tell))
+    return _judged(project, held, _with_nodes(project, held, pulled, tell), tell)
+
+
+def _with_nodes(project: Project, held: Lease, pulled: PullReport, tell: Progress) -> PullReport:
+    """Also download what the other machines have of these runs, and sum it up in their records."""
+    others = project.gang_of(held)
+    if not others:
+        return pulled
+    from orchestrator.training.gang import summed_up
+    from orchestrator.training.nodes import node_run
+
+    for other in others:
+        for run_id in (node_run(record.run_id, other.rank) for record in pulled.records):
+            if any(run.run_id == run_id for run in other.uncollected):
+                _from_machine(project, other, run_id, run_id, False, tell)
+    return replace(pulled, records=[summed_up(project, record, 1 + len(others)) for record in pulled.records])
 
 
 def _all_from_machine(project: Project, held: Lease, tell: Progress) -> PullReport:
@@ -96,7 +110,7 @@ def fetch(
     held, run = known_run(project, run_id, lease)
     tell = as_progress(progress)
     pulled = _or_from_store(project, lambda: _from_machine(project, held, run.run_id, run_id, again, tell))
-    return _judged(project, held, pulled, tell)
+    return _judged(project, held, _with_nodes(project, held, pulled, tell), tell)
 
 
 def _judged(project: Project, held: Lease, pulled: PullReport, tell: Progress) -> PullReport:

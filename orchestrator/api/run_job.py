@@ -228,16 +228,16 @@ def _made(call: _Call, output: Output | None) -> RunRecord:
         elsewhere.end_out_of_reach(call.project, lease, call.run_id, call.tell)
     lease = _with_machine(call)
     profile = profile_of(lease, call.wish.overrides)
-    from orchestrator.training.one_run import one_run
+    from orchestrator.training.gang import run_on_all
 
-    return one_run(call.project, lease, profile, call.run_id, call.wish, Interrupts(), output, call.tell)
+    return run_on_all(call.project, lease, profile, call.run_id, call.wish, Interrupts(), output, call.tell)
 
 
 def _with_machine(call: _Call) -> Lease:
     """The profile's lease with its machine ready, in another zone than an interrupted attempt if one has an
     offer.
     """
-    from orchestrator.leases.provision import provision
+    from orchestrator.leases.gang import provision_all
     from orchestrator.leases.replace import end_interrupted, free_to_move
     from orchestrator.runs import attempts
     from orchestrator.runs.retries import failed_places
@@ -246,7 +246,7 @@ def _with_machine(call: _Call) -> Lease:
     if last is not None and lease is not None and last.exit["reason"] == ExitReason.PREEMPTED:
         end_interrupted(call.project, lease, str((last.machine or {}).get("id")), call.tell)
         free_to_move(call.project, call.project.ledger(lease.id).lease(), call.profile, call.tell)
-    held = provision(
+    held = provision_all(
         call.project,
         call.profile,
         overrides=call.overrides,

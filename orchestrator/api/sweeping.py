@@ -107,6 +107,11 @@ def _planned(
     require_dask()
     if not 1 <= machines <= MOST_MACHINES:
         raise UsageError(f"`machines` is {machines}; a sweep uses from 1 to {MOST_MACHINES} at a time.")
+    if wanted.resources.nodes > 1:
+        raise UsageError(
+            f"resources.nodes is {wanted.resources.nodes}, and a sweep trains each of its runs on one machine.",
+            next_command="the same with --set resources.nodes=1",
+        )
     project.share(wanted.ledger)
     values, goal, trials = checked(matrix), parse_objective(objective), parse_search(search)
     ids = ids_of(project, wanted, overrides)

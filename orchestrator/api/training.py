@@ -130,6 +130,15 @@ def attach(
 
     tell = as_progress(progress)
     with reported(project, profile, run.run_id, tell, began=True) as ended:
+        if project.gang_of(held) and not run.collected:
+            from orchestrator.training.gang import run_on_all
+            from orchestrator.training.options import RunOptions
+
+            again = RunOptions(parallel=True, run_id=run.run_id, words=f"orch logs -f {run.run_id}")
+            job = (project, held, profile, run.run_id, again, Interrupts(), output, tell)
+            with shared_use(project, profile.name):
+                done = run_on_all(*job)
+            return ended(replace(judge(project, profile, done, "attach", tell), started=False))
         with (
             shared_use(project, profile.name),
             turn_of(project, run.run_id, "attach", tell) as turn,

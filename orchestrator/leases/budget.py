@@ -43,10 +43,10 @@ def worst_case(offer: Offer, wanted: Profile) -> float:
     return hour * wanted.max_duration / 3600
 
 
-def require_planned(project: Project, wanted: Profile, planned: Plan) -> None:
-    """Like `require_budget`, for the first offer of a plan."""
+def require_planned(project: Project, wanted: Profile, planned: Plan, machines: int = 1) -> None:
+    """Like `require_budget`, for so many machines of the first offer of a plan."""
     if planned.offers:
-        require_budget(project, wanted, worst_case(planned.offers[0], wanted))
+        require_budget(project, wanted, machines * worst_case(planned.offers[0], wanted))
 
 
 @contextmanager

@@ -60,7 +60,8 @@ def down(
     if everything:
         options: dict[str, Any] = {"discard": discard, "others": others, "clouds": clouds}
         return _sum(down_all(project, **options, approve=approve, end_lease=_down_one, tell=tell))
-    return _sum([_down_one(project, each, discard, tell) for each in _meant(project, lease)])
+    meant = _with_gangs(project, _meant(project, lease))
+    return _sum([_down_one(project, each, discard, tell) for each in meant])
 
 
 def _meant(project: Project, wanted: str | None) -> Sequence[Lease]:
@@ -69,6 +70,13 @@ def _meant(project: Project, wanted: str | None) -> Sequence[Lease]:
         return by_id
     opened = [lease for lease in leases if lease.open]
     return [project.lease(wanted)] if wanted or len(opened) > 1 else opened
+
+
+def _with_gangs(project: Project, leases: Sequence[Lease]) -> list[Lease]:
+    """The leases, each after those of the other machines that train one model with its own: an interrupted
+    call leaves the lease that names them all.
+    """
+    return [each for lease in leases for each in (*project.gang_of(lease), lease)]
 
 
 class _Notes:
@@ -211,6 +219,8 @@ def _end_on(
         notes.add(DeleteIntent(tuple(machine.id for machine in machines)))
     asked = time.monotonic()
     end_and_prove(provider, machines, lease, tell)
+    if lease.joined:
+        provider.separate(lease.id)
     for holding in lease.holdings:
         for machine in machines:
             if machine.id == holding.id and machine.age is not None:

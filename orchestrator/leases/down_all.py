@@ -126,6 +126,7 @@ def down_all(
     if shown and approve and not approve(shown):
         raise UsageError("Not approved; nothing was deleted.")
     ended = [(folder, lease) for folder, lease in leases if lease.id in seen]
+    ended.sort(key=lambda one: -one[1].rank)  # of several that train together, the first names the others
     reports = [end_lease(folder, lease, discard, tell, seen[lease.id]) for folder, lease in ended]
     reports += [end_lease(folder, lease, discard, tell, None) for folder, lease in open_]
     for one in ours:

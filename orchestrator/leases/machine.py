@@ -53,11 +53,13 @@ def machine_of(
     tell: Progress,
     consent: Consent,
     avoid: frozenset[Place] | None = None,
+    only: Place | None = None,
 ) -> Reached:
     """Carry out the plan: keep the lease's machine, or create it from the best available offer.
 
     Returns when it answers, because a cloud may accept a machine and preempt it before it runs. `avoid`:
-    zones to try last, such as that of a lost machine; None for `up`, whose plan was shown.
+    zones to try last, such as that of a lost machine; None for `up`, whose plan was shown. `only`: see
+    planned_of.
     """
     lease = ledger.lease()
     for action in planned.actions:
@@ -74,13 +76,13 @@ def machine_of(
             return wait_until_reachable(provider, ledger.lease(), tell)
         except MachineGone as gone:
             _note_gone(ledger, provider, kept, gone, tell)
-        planned = planned_of(wanted, provider, (), avoid or frozenset())
+        planned = planned_of(wanted, provider, (), avoid or frozenset(), only)
     for lost in settle(project, ledger, ending_of_machine(provider, lease)):
         notice(tell, f"{lost.run_id}: {lost.exit['detail']}")
         if avoid is not None:
             avoid = avoid | failed_places(lost)
             planned = avoiding(planned, avoid)
-    return _create(ledger, provider, planned, wanted, project, tell, consent, avoid or frozenset())
+    return _create(ledger, provider, planned, wanted, project, tell, consent, avoid or frozenset(), only)
 
 
 def _delete(ledger: Ledger, lease: Lease, provider: Provider, action: Delete, tell: Progress) -> None:
@@ -123,6 +125,7 @@ def _create(
     tell: Progress,
     consent: Consent,
     avoid: frozenset[Place],
+    only: Place | None,
 ) -> Reached:
     waiting, left_out = CapacityWait(wanted.wait, tell), LeftOut()
     while True:
@@ -132,7 +135,7 @@ def _create(
         refusals = found
         if not left_out.others(planned.offers) or not waiting.again():
             break
-        planned = planned_of(wanted, provider, (), avoid)
+        planned = planned_of(wanted, provider, (), avoid, only)
     raise _refused(planned, refusals, wanted)
 
 

@@ -41,6 +41,7 @@ def foreseen_plan(project: Project, wanted: Profile, overrides: Sequence[str]) -
         planned = planned_of(wanted, provider, machines)
         foreseen.refuse_idle_gpu(wanted)
     known = (*planned.warnings, *_data_warnings(wanted, planned))
+    planned = planned if planned.keeps else replace(planned, nodes=wanted.resources.nodes)
     return replace(planned, warnings=(*known, *foreseen.foreseen_problems(wanted)))
 
 
@@ -88,15 +89,35 @@ def planned_of(
     provider: Provider | None,
     machines: Sequence[Machine],
     avoid: frozenset[Place] = frozenset(),
+    only: Place | None = None,
 ) -> Plan:
-    """The plan. Offers are requested only if no machine exists; zones in `avoid` come last."""
+    """The plan. Offers are requested only if no machine exists; zones in `avoid` come last.
+
+    `only`: the place of the other machines of a gang, from which no offer may differ.
+    """
     kept = _planned(wanted, (), machines)
     if any(isinstance(action, Keep) for action in kept.actions):
         return kept
     require_known_type(wanted)
     need = _preferring(wanted)
-    made = avoiding(_planned(wanted, offers_for(need, provider), machines), avoid)
+    offers = offers_for(need, provider)
+    made = avoiding(_planned(wanted, at(offers, only) if only else offers, machines), avoid)
     return replace(made, warnings=(*_shared(made.offers), *warnings_for(need, made.offers)))
+
+
+def at(offers: Sequence[Offer], place: Place) -> tuple[Offer, ...]:
+    """Return the offers of one type in one zone. An offer that leaves the zone to its cloud is put there."""
+    return tuple(
+        replace(offer, zone=place.zone)
+        for offer in offers
+        if replace(offer.place, zone=place.zone) == place
+        and (offer.zone == place.zone or (not offer.zone and _lies_in(place, offer.region)))
+    )
+
+
+def _lies_in(place: Place, region: str) -> bool:
+    places = clouds.traits(place.cloud).places
+    return places is None or places.lies_in(place.zone, region)
 
 
 def narrowed(wanted: Profile, planned: Plan, offers: Sequence[Offer]) -> Plan:

@@ -59,11 +59,15 @@ def provision(
     keep: bool,
     agreed: float | None = None,
     avoid: frozenset[Place] | None = None,
+    only: Place | None = None,
+    gang: str = "",
+    rank: int = 0,
 ) -> LeaseStatus:
-    """Like `up`, after its profile was read. `run` deletes the machine that it created.
+    """Like `up` for one machine, after its profile was read. `run` deletes the machine that it created.
 
     `agreed`: US dollars per hour that were approved before; only a more expensive machine needs approval.
-    `avoid`: zones where a machine was lost, tried last. None: the run is not retried.
+    `avoid`: zones where a machine was lost, tried last. None: the run is not retried. `only`: see planned_of.
+    `gang` and `rank`: see LeaseOpened.
     """
     project.share(wanted.ledger)
     wanted, overrides = one_cloud(project, wanted, overrides, avoid or frozenset())
@@ -79,7 +83,8 @@ def provision(
             if lease:
                 require_seen(provider, lease)
             machines = _existing(provider, lease, for_run if avoid is not None else None, tell)
-            planned = _planned(project, wanted, provider, machines, avoid or frozenset())
+            count = 1 if rank else wanted.resources.nodes
+            planned = _planned(project, wanted, provider, machines, avoid or frozenset(), only, count)
         if not machines and clouds.is_here(wanted.cloud):
             describe_tier(tell)
         if approve and agreed is None and not approve(planned):
@@ -89,13 +94,14 @@ def provision(
             if not machines:
                 foreseen.refuse_foreseen(wanted, local)
                 store_ready.require_store(wanted)
-        ledger = _ledger_for(project, lease, wanted, overrides, for_run)
+        opened = LeaseOpened("", profile_facts(wanted, overrides), for_run, gang, rank)
+        ledger = _ledger_for(project, lease, wanted, opened)
         report_once(hazards, project.state, tell)
         left = keep or for_run is not None
         with end_unprepared(project, ledger, keep=left, tell=tell), describe_remains(ledger):
             with _telling_attempts(project, ledger, first=lease is None):
                 consent = Consent(approve, wanted, agreed)
-                reached = machine_of(ledger, provider, planned, wanted, project, tell, consent, avoid)
+                reached = machine_of(ledger, provider, planned, wanted, project, tell, consent, avoid, only)
             with open_session(project, ledger, wanted, progress=tell, reached=reached) as session:
                 _prepare(session, tell)
     return lease_status(ledger.lease(), session.machine)
@@ -126,13 +132,15 @@ def _planned(
     provider: Provider,
     machines: Sequence[Machine],
     avoid: frozenset[Place],
+    only: Place | None,
+    count: int,
 ) -> Plan:
-    """The plan, within the budget. Raises ProviderError."""
-    planned = planned_of(wanted, provider, machines, avoid)
-    require_planned(project, wanted, planned)
+    """The plan; so many machines of it are within the budget. Raises ProviderError."""
+    planned = planned_of(wanted, provider, machines, avoid, only)
+    require_planned(project, wanted, planned, count)
     if not machines:
         planned = avoiding(_ready_plan(wanted, planned), avoid)
-        require_planned(project, wanted, planned)
+        require_planned(project, wanted, planned, count)
     return planned
 
 
@@ -173,22 +181,20 @@ def _ledger_at_hand(project: Project, wanted: Profile) -> Ledger | None:
     return project.ledger(lease.id) if lease else None
 
 
-def _ledger_for(
-    project: Project, lease: Lease | None, wanted: Profile, overrides: Sequence[str], for_run: str | None
-) -> Ledger:
-    facts = profile_facts(wanted, overrides)
+def _ledger_for(project: Project, lease: Lease | None, wanted: Profile, opened: LeaseOpened) -> Ledger:
+    """The ledger of the lease, which is opened as `opened` if there is none."""
     if lease is None:
         project.ignore_runs()
         ledger = project.new_ledger(wanted.name)
         name = ledger.path.parent.name
         note_folder(name, project.root)
-        ledger.record(LeaseOpened(name, facts, for_run))
+        ledger.record(replace(opened, lease=name))
         return ledger
     ledger = project.ledger(lease.id)
-    if lease.for_run and for_run is None:
+    if lease.for_run and opened.for_run is None:
         ledger.record(LeaseKept())
-    if lease.profile != facts:
-        ledger.record(ProfileChanged(facts))
+    if lease.profile != opened.profile:
+        ledger.record(ProfileChanged(opened.profile))
     return ledger
 
 

@@ -8,7 +8,7 @@ from collections.abc import Sequence
 from orchestrator.errors import Busy
 from orchestrator.leases.consent import Approve
 from orchestrator.leases.down import down
-from orchestrator.leases.provision import provision
+from orchestrator.leases.gang import provision_all
 from orchestrator.ledger import Lease
 from orchestrator.ledger.events import DeleteIntent
 from orchestrator.model import LeaseStatus, Place, Progress, clouds
@@ -40,7 +40,7 @@ def another_machine(
     `approve` is asked only about one that costs more than the profile's max_price or, without one, more than
     the lease's machines so far. Raises what `up` does.
     """
-    return provision(
+    return provision_all(
         project,
         wanted,
         overrides=overrides,

@@ -61,6 +61,7 @@ def record_of(
         data=draft.data,
         parity=draft.parity,
         resume_proof=draft.resume_proof,
+        rank=lease.rank,
         timings=draft.timings,
         cost=billing.cost_of(lease, ran, beside, now),
         **{"machine": lease.machine, **facts},

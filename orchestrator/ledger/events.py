@@ -29,12 +29,18 @@ class LedgerEvent:
 
 @dataclass(frozen=True)
 class LeaseOpened(LedgerEvent):
-    """The first event. `for_run`: the run for which `orch run` opens the lease, None for `orch up`."""
+    """The first event. `for_run`: the run for which `orch run` opens the lease, None for `orch up`.
+
+    `gang`: the lease of the first of several machines that train one model; "" if this is that lease, or has
+    the only machine. `rank`: which of these machines the lease has, from 0.
+    """
 
     kind = "lease.opened"
     lease: str
     profile: Mapping[str, Any]
     for_run: str | None = None
+    gang: str = ""
+    rank: Annotated[int, Between(0, 10_000)] = 0
 
     def __post_init__(self) -> None:
         _require_texts(self.profile, "name", "cloud", "path")
@@ -128,6 +134,14 @@ class MachineEnded(LedgerEvent):
     kind = "machine.ended"
     machine: str
     at: Time
+
+
+@dataclass(frozen=True)
+class JoinIntent(LedgerEvent):
+    """The network between these machines is about to be opened. Only the lease of the first one has it."""
+
+    kind = "join.intent"
+    machines: tuple[str, ...]
 
 
 @dataclass(frozen=True)

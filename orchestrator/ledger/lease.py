@@ -13,6 +13,7 @@ from orchestrator.ledger.events import (
     CreateAccepted,
     CreateIntent,
     CreateRefused,
+    JoinIntent,
     LeaseClosed,
     LeaseKept,
     LeaseOpened,
@@ -127,7 +128,9 @@ class Lease:
 
     `for_run`: the run for which `orch run` opened the lease, which it closes again; None for `orch up`.
     `started`: see ledger.clock.now. `owner`: the client that opened it, in a team's ledger. `problem`: why
-    the store of its ledger could not be read; the other fields are then as they were last read.
+    the store of its ledger could not be read; the other fields are then as they were last read. `gang`: the
+    lease of the first machine, if this lease has another one of several that train one model; `rank`: its
+    number among them, from 0. `joined`: a network between them may exist.
     """
 
     id: str
@@ -151,6 +154,9 @@ class Lease:
     started: Mapping[str, float] = field(default_factory=dict)
     owner: str = ""
     problem: str = ""
+    gang: str = ""
+    rank: int = 0
+    joined: bool = False
 
     def now(self) -> float:
         """Return Unix seconds by the clock of this ledger."""
@@ -236,7 +242,15 @@ def _opened(events: Sequence[Event], name: str) -> Lease:
     read.
     """
     for event, opened in _sound(events, LeaseOpened):
-        return Lease(opened.lease, event.time, opened.profile, for_run=opened.for_run, owner=event.by)
+        return Lease(
+            opened.lease,
+            event.time,
+            opened.profile,
+            for_run=opened.for_run,
+            owner=event.by,
+            gang=opened.gang,
+            rank=opened.rank,
+        )
     machines = [accepted.machine for _, accepted in _sound(events, CreateAccepted)]
     profile = {
         "name": name.rpartition("-")[0] or name,
@@ -282,6 +296,8 @@ def _step(lease: Lease, told: LedgerEvent | None, event: Event) -> Lease:
                 agent=None,
                 stack=None,
             )
+        case JoinIntent():
+            return replace(lease, joined=True)
         case MachineArmed(machine):
             return replace(lease, holdings=_armed(lease.holdings, machine))
         case MachineEnded(machine, at):

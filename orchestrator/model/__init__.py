@@ -53,6 +53,7 @@ if TYPE_CHECKING:
         DataFacts,
         Exited,
         MachineFacts,
+        NodeFacts,
         NotWritten,
         RequestFacts,
         StackFacts,
@@ -118,6 +119,7 @@ __all__ = [
     "MachineState",
     "Manifest",
     "Need",
+    "NodeFacts",
     "NotFetched",
     "NotWritten",
     "NotYet",
@@ -163,7 +165,7 @@ _NAMES = {
     "records": "MODEL_CHECK PULL RUN_SCHEMA CancelReport DownReport LeaseStatus PullReport RunRecord",
     "needs": "AcceleratorNeed Bound Need Offer Place",
     "run_json": (
-        "Artifact AttemptFacts CodeFacts CostFacts DataFacts Exited MachineFacts NotWritten "
+        "Artifact AttemptFacts CodeFacts CostFacts DataFacts Exited MachineFacts NodeFacts NotWritten "
         "RequestFacts StackFacts Unfetched"
     ),
     "checks": "Check CheckState Readiness Topic Wanted",

@@ -25,6 +25,10 @@ class Beside(Generic[T]):
         except BaseException as error:
             self._error = error
 
+    @property
+    def goes_on(self) -> bool:
+        return self._thread.is_alive()
+
     def result(self) -> T:
         """Wait for the function and return what it returned. Raises what it raised."""
         self._thread.join()

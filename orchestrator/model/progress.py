@@ -128,3 +128,21 @@ def doing(progress: Progress, what: str) -> Iterator[None]:
         yield
     finally:
         progress.transfer("", 0, 0)
+
+
+@dataclass(frozen=True)
+class Labelled:
+    """Progress whose lines begin with the machine's name."""
+
+    name: str
+    tell: Progress
+
+    def say(self, text: str) -> None:
+        self.tell.say(f"{self.name}: {text}")
+
+    def notice(self, text: str) -> None:
+        notice(self.tell, f"{self.name}: {text}")
+
+    def transfer(self, label: str, done: int, total: int) -> None:
+        if total:
+            self.tell.transfer(f"{self.name}: {label}", done, total)

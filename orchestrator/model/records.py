@@ -17,6 +17,7 @@ from .run_json import (
     DataFacts,
     Exited,
     MachineFacts,
+    NodeFacts,
     NotWritten,
     RequestFacts,
     StackFacts,
@@ -71,6 +72,10 @@ class RunRecord:
     cost: CostFacts | None = None
     timings: Mapping[str, float] = field(default_factory=dict)
     attempts: Sequence[AttemptFacts] = ()
+    nodes: Sequence[NodeFacts] = ()
+    """The machines that trained together, by rank; empty for one machine."""
+    rank: int = 0
+    """Which of these machines this is the record of. The first one's is that of the whole run."""
     started: bool = field(default=True, compare=False)
     """Whether the call that returned this record started the run. It is not in run.json, because it
     describes the call.
@@ -134,6 +139,8 @@ class RunRecord:
             "cost": dict(self.cost) if self.cost else None,
             "timings": dict(self.timings),
             "attempts": [dict(attempt) for attempt in self.attempts],
+            "nodes": [dict(node) for node in self.nodes],
+            "rank": self.rank,
         }
 
     @classmethod

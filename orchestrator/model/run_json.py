@@ -187,6 +187,23 @@ class CostFacts(TypedDict, total=False):
     lease_seconds: float
 
 
+class NodeFacts(TypedDict):
+    """One of several machines that train together. `run`: the id of its own record; `exit`: its reason.
+
+    `steps`: how many it trained, in `trained` seconds. `waited`: seconds of these in which its steps waited
+    for their input. `busy`: the share (0..1) of its cores that computed. None: not known.
+    """
+
+    rank: Count
+    run: str | None
+    machine: str | None
+    exit: str | None
+    steps: int | None
+    trained: float | None
+    waited: float | None
+    busy: float | None
+
+
 class RetriedFacts(TypedDict):
     """How often a run was retried automatically, by kind of failure."""
 

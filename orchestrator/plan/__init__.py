@@ -73,7 +73,8 @@ class Plan:
     offer or of the kept machine. Both are None if no machine remains. `refusal` is a sentence on why nothing
     can be created although something should be; `warnings` say what makes the plan uncertain. `disk` costs in
     addition to `price`; it is None if nothing is created or its price is unknown. `most`: the profile's
-    max_price, in a plan that is shown again because only more expensive offers are left.
+    max_price, in a plan that is shown again because only more expensive offers are left. `nodes`: how many
+    such machines are created; prices are of one.
     """
 
     actions: tuple[Action, ...]
@@ -88,6 +89,12 @@ class Plan:
     disk: DiskCost | None = None
     reservation: str | None = None
     most: float | None = None
+    nodes: int = 1
+
+    @property
+    def keeps(self) -> bool:
+        """Whether the machine is there already."""
+        return any(isinstance(action, Keep) for action in self.actions)
 
     def as_json(self) -> dict[str, Any]:
         """Return the plan as plain data: memory in bytes, times in ISO 8601, prices in US dollars."""
@@ -103,6 +110,7 @@ class Plan:
             "warnings": list(self.warnings),
             "disk": asdict(self.disk) if self.disk else None,
             "reservation": self.reservation,
+            "nodes": self.nodes,
         }
 
     def cost(self, offer: Offer) -> float:

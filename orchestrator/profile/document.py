@@ -76,6 +76,11 @@ class ResourcesSection(Section):
     arch: kinds.Arch | None = Field(
         default=None, description="Processor architecture. Default on a cloud: x86_64."
     )
+    nodes: kinds.Nodes = Field(
+        default=1,
+        description="Equal machines that train one model together, each with the resources above. The "
+        "command runs on all of them, with TF_CONFIG.",
+    )
 
 
 class StackSection(Section):

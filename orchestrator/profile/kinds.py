@@ -22,6 +22,7 @@ MAX_RATE = 9999
 MAX_THROUGHPUT = 100_000
 MAX_IOPS = 1_000_000
 MAX_RETRIES = 100
+MAX_NODES = 64
 _NOT_EMPTY = {"type": "string", "minLength": 1}
 
 
@@ -198,6 +199,7 @@ Budget = Annotated[
 Duration = Annotated[int, Parsed(_duration, _matching(units.DURATION_PATTERN, "90m", "2h30m", "1d"))]
 
 Cpus = Annotated[Bound, Parsed(_cpus, _count(MAX_CPUS, "8", "8+"))]
+Nodes = Annotated[int, _whole(1, MAX_NODES)]
 Memory = Annotated[Bound, Parsed(_memory, _matching(units.SIZE_BOUND_PATTERN, "4 GiB", "16 GiB+"))]
 Disk = Annotated[int, Parsed(_disk, _matching(units.SIZE_PATTERN, "10 GiB", "200 GB"))]
 Iops = Annotated[int, _whole(1, MAX_IOPS)]

@@ -112,6 +112,7 @@ def _resources(document: Document) -> resolved.Resources:
         network=section.network,
         instance_type=section.instance_type,
         volume=volume_of(document),
+        nodes=section.nodes,
     )
 
 

@@ -22,7 +22,7 @@ PARAMETER = "ORCH_PARAM_"
 class Resources:
     """What the machine must have; memory, disk and local SSD in bytes, network in Gbit/s.
 
-    None: no requirement. Local SSD and network are minimums.
+    None: no requirement. Local SSD and network are minimums. `nodes`: how many such machines.
     """
 
     cpus: Bound | None
@@ -35,6 +35,7 @@ class Resources:
     network: float | None = None
     instance_type: str | None = None
     volume: Volume = AS_MADE
+    nodes: int = 1
 
 
 @dataclass(frozen=True)
@@ -179,7 +180,7 @@ class Parity:
 
 @dataclass(frozen=True)
 class Profile:
-    """One training job, checked. Durations in seconds, price in US dollars an hour.
+    """One training job, checked. Durations in seconds; `max_price` of all machines, in US dollars an hour.
 
     `digest` covers what the profile says, with its defaults and overrides; neither the place of the
     folder nor the value of a variable taken from the environment is in it.
@@ -219,8 +220,8 @@ class Profile:
     """Where `region` is None: only these, the first before the others; () for any."""
 
     def need(self) -> Need:
-        """Return what this profile asks of a cloud."""
-        gpu = self.resources.accelerator
+        """Return what this profile asks of a cloud for each of its machines."""
+        gpu, nodes = self.resources.accelerator, self.resources.nodes
         return Need(
             cloud=self.cloud,
             cpus=self.resources.cpus,
@@ -233,7 +234,7 @@ class Profile:
             regions=self.regions,
             prefer=self.regions[0] if self.regions else None,
             zone=self.zone,
-            max_price=self.max_price,
+            max_price=self.max_price and self.max_price / nodes,
             local_ssd=self.resources.local_ssd,
             network=self.resources.network,
             image=self.image,

@@ -89,6 +89,7 @@ def plan_text(plan: Mapping[str, Any]) -> str:
         rows += [_offer(offer) for offer in offers[:10]]
         rows = rows if any(offer.get("on_demand") for offer in offers[:10]) else [row[:-1] for row in rows]
         lines += ["", table(rows, indent="  ")]
+    lines += _together(plan)
     lines += _beside(plan)
     if plan.get("refusal"):
         lines.append(plan["refusal"])
@@ -98,6 +99,14 @@ def plan_text(plan: Mapping[str, Any]) -> str:
         lines.append("  ≤: the on-demand price, an upper bound: the spot price is not recorded.")
     lines += [f"  {warning}" for warning in plan.get("warnings") or []]
     return "\n".join(lines)
+
+
+def _together(plan: Mapping[str, Any]) -> Iterator[str]:
+    """The price of several machines that train together."""
+    nodes, price, worst = plan.get("nodes", 1), plan.get("price"), plan.get("worst_case")
+    if nodes > 1 and price is not None:
+        until = "" if worst is None else f", at most {money(worst * nodes)} until the deadline"
+        yield f"  {nodes} such machines: {money(price * nodes)}/h together{until}"
 
 
 def _beside(plan: Mapping[str, Any]) -> Iterator[str]:

@@ -69,6 +69,8 @@ def history(
     wanted = _name(profile) if profile is not None else None
     found: list[PastRun] = []
     for one in candidates:
+        if one.leased and one.leased.lease.rank:
+            continue  # a part of the run of the first machine
         known = _profile(one)
         if wanted is not None and known and known != wanted:
             continue

@@ -17,12 +17,13 @@ from orchestrator.model import (
     Artifact,
     CodeFacts,
     Exited,
+    NodeFacts,
     NotWritten,
     RequestFacts,
     RunRecord,
     Unfetched,
 )
-from orchestrator.model.answers import LONG, Most, value
+from orchestrator.model.answers import LONG, Between, Most, value
 from orchestrator.model.files import regular_bytes
 
 RECORD = "run.json"
@@ -56,6 +57,8 @@ class Written(_Needed, total=False):
     cost: Facts | None
     timings: Mapping[str, float | None]
     attempts: list[Facts]
+    nodes: Annotated[list[NodeFacts], Most(1000)]
+    rank: Annotated[int, Between(0, 1000)]
 
 
 def write(record: RunRecord) -> None:

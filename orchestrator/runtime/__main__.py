@@ -31,6 +31,7 @@ VERBS = {
     "check-model": "modelcheck",
     "fork-server": "replay.fork_server",
     "room": "sampler.room",
+    "meet": "meeting",
 }
 """Verb -> module of this package, imported when it is asked for; each has `main(argv) -> exit status`."""
 

@@ -135,12 +135,21 @@ class Project:
         """The open lease of the profile `name`, the newest if there are several."""
         return next((one for one in reversed(self.open_leases()) if one.profile["name"] == name), None)
 
+    def gang_of(self, lease: Lease) -> list[Lease]:
+        """The open leases of the machines that train one model with that of `lease`, by rank: without it."""
+        others = [one for one in self.open_leases() if one.gang == lease.id]
+        return sorted(others, key=lambda one: one.rank)
+
     def lease(self, wanted: str | None = None) -> Lease:
-        """The open lease that is meant: by id or profile name, or the only one."""
+        """The open lease that is meant: by id or profile name, or the only one. Of machines that train one
+        model, the first is meant.
+        """
+        opened = self.open_leases()
+        firsts = {lease.id for lease in opened}
         found = [
             lease
-            for lease in self.open_leases()
-            if wanted is None or wanted in (lease.id, lease.profile["name"])
+            for lease in opened
+            if (wanted is None and lease.gang not in firsts) or wanted in (lease.id, lease.profile["name"])
         ]
         if len(found) == 1:
             return found[0]

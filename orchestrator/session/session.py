@@ -61,6 +61,11 @@ class Session:
     agent: Agent
     progress: Progress
 
+    @property
+    def rank(self) -> int:
+        """The number of the machine among those that train one model, from 0."""
+        return self.ledger.lease().rank
+
     def install(self) -> stack.Installed:
         """Install exactly the lock's packages on the machine. Fast if they are installed."""
         lock = self.lock()

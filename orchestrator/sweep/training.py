@@ -11,7 +11,7 @@ from orchestrator.ledger import Lease
 from orchestrator.model import Progress, RunRecord
 from orchestrator.model.files import last_bytes
 from orchestrator.model.outcomes import ExitReason
-from orchestrator.model.progress import notice
+from orchestrator.model.progress import Labelled, notice
 from orchestrator.model.records import finite
 from orchestrator.model.sweeps import Point, PointError, PointState
 from orchestrator.profile.overrides import secrets_of
@@ -43,24 +43,6 @@ class Done:
     point: Point
     error: OrchError | None = None
     elsewhere: bool = False
-
-
-@dataclass(frozen=True)
-class Labelled:
-    """Progress whose lines begin with the machine's name."""
-
-    name: str
-    tell: Progress
-
-    def say(self, text: str) -> None:
-        self.tell.say(f"{self.name}: {text}")
-
-    def notice(self, text: str) -> None:
-        notice(self.tell, f"{self.name}: {text}")
-
-    def transfer(self, label: str, done: int, total: int) -> None:
-        if total:
-            self.tell.transfer(f"{self.name}: {label}", done, total)
 
 
 class Trainer:

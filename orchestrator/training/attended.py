@@ -14,7 +14,7 @@ from orchestrator.runs.known import profile_of
 from orchestrator.runs.retries import failed_places
 from orchestrator.session.interrupts import Interrupts
 from orchestrator.session.project import Project
-from orchestrator.training.one_run import one_run
+from orchestrator.training.gang import run_on_all
 from orchestrator.training.options import RunOptions
 from orchestrator.training.resume import require_checkpoints
 from orchestrator.training.retrying import Course, until_it_ends
@@ -42,7 +42,7 @@ def train_to_the_end(
     ledger = project.ledger(lease.id)
 
     def attempt(now: RunOptions) -> RunRecord:
-        return one_run(project, ledger.lease(), profile, run_id, now, interrupts, output, tell)
+        return run_on_all(project, ledger.lease(), profile, run_id, now, interrupts, output, tell)
 
     def replace_machine(record: RunRecord | None) -> None:
         from orchestrator.leases.replace import another_machine, end_interrupted

@@ -62,7 +62,9 @@ def bring_home(
         exit=collect.exit_json(exit_),
         artifacts=collect.artifacts(fetched.entries),
         not_fetched=collect.not_fetched(fetched, declared=bool(session.profile.train.outputs)),
-        unwritten=collect.unwritten(fetched, f"{jobs.run_dir(session.agent, run_id)}/work"),
+        unwritten=[]
+        if session.rank
+        else collect.unwritten(fetched, f"{jobs.run_dir(session.agent, run_id)}/work"),
     )
     record_file.write(done)
     if done.unwritten and done.succeeded:
@@ -152,7 +154,11 @@ def _beside(session: Session, run_id: str) -> list[billing.Span]:
 def _checked(
     session: Session, record: RunRecord, entries: Sequence[Entry], ready: Checkers | None
 ) -> RunRecord:
-    """Return the record with the result of the model check."""
+    """Return the record with the result of the model check; only the first of several machines has models
+    to check.
+    """
+    if session.rank:
+        return record
     timings = dict(record.timings)
     with (
         measure_duration(timings, MODEL_CHECK),

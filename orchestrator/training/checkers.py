@@ -66,7 +66,7 @@ def checkers_ahead(session: Session, run_id: str) -> Iterator[Checkers | None]:
 
 
 def _needs_framework(session: Session) -> bool:
-    return any(pin.name in _FRAMEWORKS for pin in session.lock().pins)
+    return not session.rank and any(pin.name in _FRAMEWORKS for pin in session.lock().pins)
 
 
 def _remove_empty(folder: Path) -> None:

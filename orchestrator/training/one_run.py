@@ -64,8 +64,10 @@ def one_run(
             draft = None
             if not pending:
                 draft = prepared(session, name, wish)
-                interrupts.begun = True
-            if not begin(session, name, draft, parallel=wish.parallel, verb=wish.verb):
+            if wish.node:
+                wish.node.wait(session, name)
+            interrupts.begun = True
+            if not begin(session, name, draft, wish):
                 return raise_for_outcome(_lost(session, name), lease.profile["path"], again=anew)
             turn.give_back()
             if wish.detach and not (pending and _has_ended(session, name)):

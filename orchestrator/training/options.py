@@ -3,15 +3,33 @@
 from __future__ import annotations
 
 import shlex
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, replace
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, Protocol
 
 from orchestrator.ledger import FIRST, Retried
-from orchestrator.model import RunRecord
+from orchestrator.model import Fingerprint, RunRecord
 
 if TYPE_CHECKING:
     from orchestrator.profile import Profile
+    from orchestrator.session.session import Session
+
+
+class Node(Protocol):
+    """The machine of a run that several train together."""
+
+    @property
+    def attempt(self) -> int:
+        """The number of the attempt, which is the same on all machines."""
+
+    def environment(self) -> Mapping[str, str]:
+        """Return the variables by which the program finds the other machines."""
+
+    def proven(self, fingerprint: Fingerprint) -> None:
+        """Note what is installed there."""
+
+    def wait(self, session: Session, run_id: str) -> None:
+        """Wait until all machines are ready to start. Raises an error if one is not."""
 
 
 @dataclass(frozen=True)
@@ -23,7 +41,7 @@ class RunOptions:
     has retried the run by itself. `same_as`: the run that is repeated; with other inputs none is started.
     `path` (of the profile), `run_id` and `lease`: as the call names them, "" where it does not. `asked`: the
     options as they were given, where the call has changed them since. `words`: the command that repeats the
-    call, where it is not `verb` with these options.
+    call, where it is not `verb` with these options. `node`: the machine, if several train together.
     """
 
     local_parity: bool = False
@@ -43,6 +61,7 @@ class RunOptions:
     lease: str = ""
     asked: RunOptions | None = None
     words: str = ""
+    node: Node | None = None
 
     def command(self, profile: Profile, run_id: str = "", **changed: Any) -> str:
         """Return the command that repeats these options, except those `changed`, with gaps for values that

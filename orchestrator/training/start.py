@@ -48,7 +48,8 @@ from orchestrator.stack import Installed
 from orchestrator.training.bring_home import measure_duration, run_record
 from orchestrator.training.granted import upload_grant
 from orchestrator.training.identity import identify, require_same
-from orchestrator.training.options import RunOptions
+from orchestrator.training.nodes import first_run
+from orchestrator.training.options import Node, RunOptions
 
 ATTEMPT = "ORCH_ATTEMPT"
 """The variable with the number of the attempt, from 1."""
@@ -70,6 +71,8 @@ def prepared(
     session.confine()
     timings: dict[str, float] = {}
     installed, stack = _proven(session, timings)
+    if wish.node:
+        wish.node.proven(installed.fingerprint)
     tell_inherited(session)
     local = local_agent(session.project) if wish.local_parity or wish.resume_proof else None
     if local:
@@ -79,7 +82,7 @@ def prepared(
     with measure_duration(timings, "sync_s"), doing(session.progress, "Comparing code and data"):
         trees = _sent(session, wish, proved=local is not None)
     require_same(wish.same_as, inputs.inputs_sent(session.profile, trees, session.lock().digest))
-    now, attempt = _attempt(session, run_id, trees, wish.retried)
+    now, attempt = _attempt(session, run_id, trees, wish)
     code, request = identify(session, run_id, trees.code, wish.overrides, wish.local_parity, wish.same_as)
     draft = Draft(
         stack,
@@ -153,16 +156,16 @@ def _sent(session: Session, wish: RunOptions, *, proved: bool) -> trees_.Trees:
     return trees
 
 
-def begin(session: Session, run_id: str, draft: Draft | None, *, parallel: bool, verb: str) -> bool:
+def begin(session: Session, run_id: str, draft: Draft | None, wish: RunOptions) -> bool:
     """Record the run in the ledger and start its job. Without `draft` it is recorded, and may have started.
 
     Returns False if the machine went away. Raises Busy if another run is active on the machine, or its lease
-    was ended meanwhile. `verb`: shown to other calls that wait.
+    was ended meanwhile.
     """
-    with starting(session.project, session.ledger.lease().id, verb, session.progress):
+    with starting(session.project, session.ledger.lease().id, wish.verb, session.progress):
         if draft is not None:
             _require_open(session, run_id)
-            company.require_no_other_run(session, run_id, parallel)
+            company.require_no_other_run(session, run_id, wish.parallel)
             _make_room_there(session, run_id, draft.attempt.number)
             session.ledger.record(RunStarted(run_id, draft))
         else:
@@ -170,8 +173,8 @@ def begin(session: Session, run_id: str, draft: Draft | None, *, parallel: bool,
             if state and state.exit and state.exit.reason != ExitReason.COMPLETED:
                 return True  # it failed and is only to be pulled: what would be started now does not matter
             if state and state.state == "absent":
-                company.require_no_other_run(session, run_id, parallel)
-        return _start(session, run_id)
+                company.require_no_other_run(session, run_id, wish.parallel)
+        return _start(session, run_id, wish.node)
 
 
 def _require_open(session: Session, run_id: str) -> None:
@@ -197,14 +200,16 @@ def running(session: Session, run_id: str) -> RunRecord:
 
 
 def _attempt(
-    session: Session, run_id: str, trees: trees_.Trees, retried: Retried
+    session: Session, run_id: str, trees: trees_.Trees, wish: RunOptions
 ) -> tuple[inputs.Inputs, Try]:
     """Return the attempt: its number, inputs, and changes since the last one, whose files are archived."""
     project, profile = session.project, session.profile
     attempts.archive_attempt(project, run_id)
     now = inputs.inputs_sent(profile, trees, session.lock().digest)
     inputs.keep_inputs(project.run(run_id), now)
-    number = attempts.number_of_next(project, run_id, session.ledger.lease().runs.get(run_id))
+    retried: Retried = wish.retried
+    run = session.ledger.lease().runs.get(run_id)
+    number = wish.node.attempt if wish.node else attempts.number_of_next(project, run_id, run)
     changed = attempts.changed_since(project, run_id, now)
     last = attempts.latest_attempt(project.run(run_id))
     if retried == FIRST and last is not None:  # an interrupted call may have been about to retry
@@ -249,14 +254,15 @@ def _supersede(session: Session, run_id: str, name: str) -> None:
     )
 
 
-def _start(session: Session, run_id: str) -> bool:
+def _start(session: Session, run_id: str, node: Node | None) -> bool:
     """Start the run that the ledger announced; a run that was started before is only found again.
 
     Returns False if the machine went away.
     """
     run = session.ledger.lease().runs[run_id]
     assert run.draft.job is not None, "a run that is only found is not started again"
-    job = replace(run.draft.job, env={**session.profile.train.environment(), ATTEMPT: str(run.attempt)})
+    env = {**session.profile.train.environment(), **(node.environment() if node else {})}
+    job = replace(run.draft.job, env={**env, ATTEMPT: str(run.attempt)})
     saved = _saved(session, run)
     if saved and run.resumed is None:
         copy = saved.snapshot
@@ -278,7 +284,7 @@ def _start(session: Session, run_id: str) -> bool:
 
 def _begun(session: Session, job: Job, saved: checkpoints.Kept | None, grant: Grant | None) -> RunState:
     """Start the job from the newest checkpoint of an earlier attempt, if it has not started yet."""
-    train = session.profile.train
+    train, rank = session.profile.train, session.rank
     there = jobs.state(session.host, session.agent, job.run_id) if saved else None
     restored = None
     if saved and there and there.state == "absent":
@@ -289,7 +295,7 @@ def _begun(session: Session, job: Job, saved: checkpoints.Kept | None, grant: Gr
         job,
         outputs=train.outputs,
         awaited=True,
-        checkpoints=train.checkpoints,
+        checkpoints=() if rank else train.checkpoints,
         restored=restored,
         grant=grant,
     )
@@ -299,7 +305,7 @@ def _saved(session: Session, run: LeasedRun) -> checkpoints.Kept | None:
     """Return the newest checkpoint of an earlier attempt with the same inputs."""
     if not session.profile.train.checkpoints or run.attempt == 1:
         return None
-    found = checkpoints.newest_of(session.project, session.profile, run.run_id)
+    found = checkpoints.newest_of(session.project, session.profile, first_run(run.run_id, session.rank))
     if found is None or found.attempt >= run.attempt:
         return None
     which = f"the checkpoint that attempt {found.attempt} saved {moment(found.snapshot.taken_at)}"

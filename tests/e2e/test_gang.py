@@ -1,0 +1,151 @@
+"""Several machines that train one model: made together, failing together, and one record."""
+
+from __future__ import annotations
+
+import json
+import os
+import signal
+import subprocess
+from collections.abc import Iterator
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from orchestrator.providers.local.provider import LocalProvider
+from tests.e2e.project import Project, tiny, until
+
+pytestmark = [
+    pytest.mark.machine,
+    pytest.mark.skipif(os.geteuid() != 0, reason="machines with a network of their own"),
+]
+
+SCRIPT = (Path(__file__).parent / "gang_job.py").read_text()
+TRAIN = "train:\n  command: python train.py {pace}\n  params: {pace: 0.1}\n  outputs: [out]\n  checkpoints: [ckpt]\n"
+
+
+@pytest.fixture
+def project(tmp_path: Path, machines: Path) -> Iterator[Project]:
+    made = tiny(tmp_path / "gang", machines, SCRIPT, disk="4 GiB")
+    profile = made.folder / "orch.yaml"
+    text = profile.read_text().partition("train:")[0].replace("{cpus: 1", "{nodes: 2, cpus: 1")
+    profile.write_text(f"{text}{TRAIN}retry: {{interruption: 1}}\n")
+    yield made
+    made.orch("down", "--all", "--discard", "--yes")
+
+
+def uninterrupted(folder: Path) -> str:
+    """The result of one process."""
+    folder.mkdir()
+    environ = {**os.environ, "ORCH_PARAM_PACE": "0"}
+    environ.pop("TF_CONFIG", None)
+    subprocess.run(["python3", "-c", SCRIPT], cwd=folder, env=environ, check=True, capture_output=True)
+    return (folder / "out/weight").read_text()
+
+
+def machines_of(project: Project) -> list[str]:
+    return [lease["machine"] for lease in project.json("status")["leases"]]
+
+
+def bridges() -> list[str]:
+    shown = subprocess.run(["ip", "-j", "link", "show", "type", "bridge"], capture_output=True, check=True)
+    return [link["ifname"] for link in json.loads(shown.stdout or b"[]") if link["ifname"].startswith("orch")]
+
+
+def machine(project: Project, rank: int) -> Any:
+    found = machines_of(project)[rank]
+    return next(one for one in LocalProvider(project.state).list({}) if one.id == found)
+
+
+def steps_of(project: Project, run: str) -> int:
+    log = project.folder / "runs" / run / "output.log"
+    return log.read_text().count("step ") if log.exists() else 0
+
+
+def test_two_machines_train_what_one_process_does(project: Project, tmp_path: Path) -> None:
+    said = project.orch("up", "orch.yaml")
+    assert "The 2 machines of tiny" in said.err
+    assert len(machines_of(project)) == 2
+    done = project.orch("train", "--run-id", "together", "--json")
+    record = json.loads(done.out)
+    assert "[1] rank 1 of 2 begins at step 0" in done.err
+    nodes = record["nodes"]
+    assert [(node["rank"], node["run"], node["exit"]) for node in nodes] == [
+        (0, "together", "completed"),
+        (1, "together.n1", "completed"),
+    ]
+    assert [node["machine"] for node in nodes] == machines_of(project)
+    result = project.folder / "runs/together/outputs/out/weight"
+    assert result.read_text() == uninterrupted(tmp_path / "alone")
+    assert [run["run_id"] for run in project.json("runs")["runs"]] == ["together"]
+    again = json.loads(project.orch("train", "--run-id", "together", "--json").out)
+    assert again["nodes"] == nodes
+    project.orch("down")
+    assert machines_of(project) == []
+    assert bridges() == []
+
+
+@pytest.mark.parametrize("rank", [0, 1])
+def test_a_machine_that_is_lost_is_replaced_and_the_weights_are_those_of_one_process(
+    project: Project, tmp_path: Path, rank: int
+) -> None:
+    project.orch("up", "orch.yaml")
+    training = project.start("train", "--run-id", "lost", "--json", "--set", "train.params.pace=0.5")
+    until(lambda: steps_of(project, "lost") >= 4, 120)
+    LocalProvider(project.state).kill(machine(project, rank))
+    out, err = training.communicate(timeout=300)
+    assert training.returncode == 0, err.decode()
+    record = json.loads(out)
+    assert [attempt["reason"] for attempt in record["attempts"]] == ["lost", "completed"]
+    assert record["attempts"][1]["resumed_from"]["attempt"] == 1
+    weight = project.folder / "runs/lost/outputs/out/weight"
+    assert weight.read_text() == uninterrupted(tmp_path / "alone")
+    assert len(machines_of(project)) == 2
+
+
+def test_a_partition_between_the_machines_is_an_interruption(project: Project, tmp_path: Path) -> None:
+    project.orch("up", "orch.yaml")
+    training = project.start("train", "--run-id", "apart", "--json", "--set", "train.params.pace=0.5")
+    until(lambda: steps_of(project, "apart") >= 4, 120)
+    LocalProvider(project.state).isolate(machine(project, 1))
+    out, err = training.communicate(timeout=300)
+    assert training.returncode == 0, err.decode()
+    record = json.loads(out)
+    assert [attempt["reason"] for attempt in record["attempts"]] == ["lost", "completed"]
+    assert "does not reach" in record["attempts"][0]["detail"]
+    weight = project.folder / "runs/apart/outputs/out/weight"
+    assert weight.read_text() == uninterrupted(tmp_path / "alone")
+
+
+def test_a_client_that_is_killed_finds_its_run_again_on_all_machines(
+    project: Project, tmp_path: Path
+) -> None:
+    project.orch("up", "orch.yaml")
+    slow = ("--set", "train.params.pace=0.5")
+    first = project.start("train", "--run-id", "left", *slow)
+    until(lambda: steps_of(project, "left") >= 2, 120)
+    first.send_signal(signal.SIGKILL)
+    first.communicate()
+    record = json.loads(project.orch("train", "--run-id", "left", *slow, "--json").out)
+    assert [attempt["reason"] for attempt in record["attempts"]] == ["completed"]
+    assert [node["exit"] for node in record["nodes"]] == ["completed"] * 2
+    log = (project.folder / "runs/left/output.log").read_text()
+    assert log.count("step 1 ") == 1
+    weight = project.folder / "runs/left/outputs/out/weight"
+    assert weight.read_text() == uninterrupted(tmp_path / "alone")
+
+
+def test_a_script_that_fails_on_one_machine_ends_the_run_on_the_others(project: Project) -> None:
+    script = project.folder / "train.py"
+    script.write_text(SCRIPT.replace('pace = float', 'if rank: sys.exit("its shard is missing")\npace = float'))
+    failed = project.orch("run", "orch.yaml", "--run-id", "bad", "--json", code=6)
+    error = json.loads(failed.out)["error"]
+    assert "node 1" in error["message"]
+    assert machines_of(project) == [] and bridges() == []
+
+
+def test_fewer_machines_than_there_are_need_a_word(project: Project) -> None:
+    project.orch("up", "orch.yaml")
+    refused = project.orch("up", "orch.yaml", "--set", "resources.nodes=1", code=2)
+    assert "has 2 machines, and resources.nodes is 1 now" in refused.err
+    assert len(machines_of(project)) == 2
