@@ -119,7 +119,7 @@ def _require_as_many(project: Project, wanted: Profile) -> None:
     there = 1 + len(project.gang_of(lease)) if lease else 0
     if there > max(wanted.resources.nodes, 1):
         raise UsageError(
-            f"{wanted.name} has {there} machines, and resources.nodes is {wanted.resources.nodes} now. "
+            f"{wanted.name} has {counted(there, 'machine')}, and resources.nodes is {wanted.resources.nodes} now. "
             "Nothing was changed.",
             next_command=f"orch down && orch up {shlex.quote(str(wanted.path))}",
         )
@@ -151,7 +151,10 @@ def _in_some_zone(call: _Call, waiting: CapacityWait, avoid: frozenset[Place] | 
                 raise
             place = _place(call) or _place_of_others(call)
             where = f" in {place.zone}" if place else ""
-            notice(call.tell, f"Not all {call.wanted.resources.nodes} machines are to be had{where}")
+            notice(
+                call.tell,
+                f"Not all of {counted(call.wanted.resources.nodes, 'machine')} are to be had{where}",
+            )
             call = replace(call, agreed=_agreed(call))
             _end_machines(call)
             if place is not None and place not in tried:
@@ -202,7 +205,7 @@ def _in_one_zone(call: _Call, avoid: frozenset[Place] | None) -> LeaseStatus:
     with sessions_of(call.project, call.project.ledger(status.lease).lease(), call.tell) as sessions:
         leases = [session.ledger.lease() for session in sessions]
         joining.require_met(sessions, joining.addresses_of(call.project, leases))
-    call.tell.say(f"The {call.wanted.resources.nodes} machines of {status.lease} reach each other")
+    call.tell.say(f"{counted(call.wanted.resources.nodes, 'machine')} of {status.lease} reach each other")
     return status
 
 

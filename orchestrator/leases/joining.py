@@ -13,6 +13,7 @@ from orchestrator.ledger import Lease
 from orchestrator.ledger.events import JoinIntent
 from orchestrator.model.answers import Between, Malformed, Most, decoded, malformed
 from orchestrator.model.beside import Beside
+from orchestrator.model.counted import counted
 from orchestrator.model.plain import last_words
 from orchestrator.providers import open_provider
 from orchestrator.session.machines import serving
@@ -58,7 +59,7 @@ def require_met(sessions: Sequence[Session], addresses: Sequence[str]) -> None:
     if found := apart(sessions, addresses):
         raise HostError(
             f"The machines of {sessions[0].ledger.lease().id} cannot train together: {'; '.join(found)}.",
-            exists=f"{len(sessions)} machines are still running, at "
+            exists=f"{counted(len(sessions), 'machine')} are still running, at "
             f"${sum(session.machine.price for session in sessions):.2f}/h.",
             next_command=f"orch down && orch up {shlex.quote(str(sessions[0].profile.path))}",
         )

@@ -106,7 +106,7 @@ def _together(plan: Mapping[str, Any]) -> Iterator[str]:
     nodes, price, worst = plan.get("nodes", 1), plan.get("price"), plan.get("worst_case")
     if nodes > 1 and price is not None:
         until = "" if worst is None else f", at most {money(worst * nodes)} until the deadline"
-        yield f"  {nodes} such machines: {money(price * nodes)}/h together{until}"
+        yield f"  {counted(nodes, 'such machine')}: {money(price * nodes)}/h together{until}"
 
 
 def _beside(plan: Mapping[str, Any]) -> Iterator[str]:

@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Sequence
 
 from orchestrator.model import NodeFacts
+from orchestrator.model.counted import counted
 from orchestrator.model.plain import plain
 from orchestrator.profiling.nodes import Straggler, WaitsFor, straggler
 from orchestrator.report.units import duration, share
@@ -24,7 +25,7 @@ def node_lines(nodes: Sequence[NodeFacts]) -> list[str]:
 
 def _line(node: NodeFacts) -> str:
     parts = [plain(node["exit"] or "its record is not here")]
-    parts += [f"{node['steps']} steps"] if node["steps"] is not None else []
+    parts += [counted(node["steps"], "step")] if node["steps"] is not None else []
     parts += [f"waited {duration(node['waited'])} for input"] if node["waited"] is not None else []
     return f"{node['rank']} on {plain(node['machine'] or 'an unknown machine')}: {', '.join(parts)}"
 

@@ -64,7 +64,7 @@ def steps_of(project: Project, run: str) -> int:
 
 def test_two_machines_train_what_one_process_does(project: Project, tmp_path: Path) -> None:
     said = project.orch("up", "orch.yaml")
-    assert "The 2 machines of tiny" in said.err
+    assert "2 machines of tiny" in said.err
     assert len(machines_of(project)) == 2
     done = project.orch("train", "--run-id", "together", "--json")
     record = json.loads(done.out)
@@ -137,7 +137,9 @@ def test_a_client_that_is_killed_finds_its_run_again_on_all_machines(
 
 def test_a_script_that_fails_on_one_machine_ends_the_run_on_the_others(project: Project) -> None:
     script = project.folder / "train.py"
-    script.write_text(SCRIPT.replace('pace = float', 'if rank: sys.exit("its shard is missing")\npace = float'))
+    script.write_text(
+        SCRIPT.replace("pace = float", 'if rank: sys.exit("its shard is missing")\npace = float')
+    )
     failed = project.orch("run", "orch.yaml", "--run-id", "bad", "--json", code=6)
     error = json.loads(failed.out)["error"]
     assert "node 1" in error["message"]

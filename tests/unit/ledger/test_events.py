@@ -28,6 +28,7 @@ EVENTS: tuple[kinds.LedgerEvent, ...] = (
     kinds.MachineReached("m-1"),
     kinds.MachineArmed("m-1", 3599.0),
     kinds.MachineEnded("m-1", 2000.0),
+    kinds.JoinIntent(("m-1", "m-2")),
     kinds.DeleteIntent(("m-1", "m-2")),
     kinds.StackInstalled({"python": "p", "root": "r", "base": "b"}, {"digest": "x", "seconds": 1.5}),
     kinds.RunStarted("r1", Draft(attempt=Try(2, ("the code",)))),
