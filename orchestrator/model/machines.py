@@ -223,6 +223,23 @@ class Provider(Protocol):
     def ending(self, machine: Machine) -> Ending | None:
         """Return how a machine ended; None if it exists, or the provider does not know."""
 
+    def join(self, group: str, machines: Sequence[Machine], ports: range) -> Sequence[str]:
+        """Let these machines, and no others, reach each other at TCP `ports`; return the address of each for
+        the others, in the order of `machines`.
+
+        May be repeated, also after a machine of the group was replaced by another one: connections of the
+        machines that stay are kept. A machine is in one group at most. Machines that share one address
+        (127.0.0.1) need different ports. Raise INVALID if a machine does not run or the cloud cannot connect
+        them, and CONFLICT if another group has one of them.
+        """
+
+    def separate(self, group: str) -> None:
+        """Remove what `join` created for the group; nothing there is a success. Its machines are gone, or
+        only lose the way to each other.
+
+        Raise TRANSIENT while the cloud still needs it for machines that are ending.
+        """
+
     def require_reach(self, machine: Machine) -> None:
         """Raise INVALID, with what to export, if the environment hides the part of the cloud that has the
         machine.

@@ -11,7 +11,7 @@ import base64
 import hashlib
 import time
 from collections import deque
-from collections.abc import Callable, Iterable, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass, replace
 from datetime import UTC, datetime
 from pathlib import Path
@@ -33,13 +33,17 @@ from orchestrator.model import (
 from orchestrator.model.cloud_traits import CloudTraits
 from orchestrator.model.counted import counted
 from orchestrator.providers.beside import NothingBeside
+from orchestrator.providers.groups import require_sound
 
 R = TypeVar("R")
 
 TRAITS = CloudTraits(name="memory", opener="orchestrator.providers.memory:open_memory", rented=False)
 
 GIB = 1 << 30
-OPERATIONS = ("offers", "create", "list", "find", "delete", "endpoint", "ending", "require_reach", "vouch")
+OPERATIONS = (
+    *("offers", "create", "list", "find", "delete", "endpoint", "ending"),
+    *("join", "separate", "require_reach", "vouch"),
+)
 
 CATALOG = (
     Offer("memory", "small", "r1", "r1-a", 2, 4 * GIB, "x86_64", 0.05),
@@ -78,6 +82,14 @@ class _Made:
     ended_at: float | None = None
 
 
+@dataclass(frozen=True)
+class Group:
+    """Machines that reach each other at `ports`: the address of each by its id."""
+
+    addresses: Mapping[str, str]
+    ports: range
+
+
 def open_memory(state: Path | None = None) -> MemoryProvider:  # noqa: ARG001 (it keeps nothing)
     return MemoryProvider()
 
@@ -104,6 +116,7 @@ class MemoryProvider(NothingBeside):
         self._denied: set[str] = set()
         self._script: dict[str, deque[Mishap | None]] = {name: deque() for name in OPERATIONS}
         self._made: dict[str, _Made] = {}
+        self.groups: dict[str, Group] = {}
         self._stale_lists: list[bool] = []
 
     # ------------------------------------------------------------ the protocol
@@ -129,6 +142,13 @@ class MemoryProvider(NothingBeside):
 
     def ending(self, machine: Machine) -> Ending | None:
         return self._answer("ending", lambda: self._ending(machine.id))
+
+    def join(self, group: str, machines: Sequence[Machine], ports: range) -> Sequence[str]:
+        require_sound(group, ports)
+        return self._answer("join", lambda: self._join(group, [machine.id for machine in machines], ports))
+
+    def separate(self, group: str) -> None:
+        self._answer("separate", lambda: self._separate(group))
 
     def require_reach(self, machine: Machine) -> None:  # noqa: ARG002 (all of it is in this process)
         self._answer("require_reach", lambda: None)
@@ -163,6 +183,13 @@ class MemoryProvider(NothingBeside):
     def kill(self, machine: Machine) -> None:
         """End the machine without notice, as a preemption does."""
         self._end(machine.id)
+
+    def reaches(self, machine: Machine, address: str, port: int) -> bool:
+        """Whether a connection from the machine to `address` would be made."""
+        return any(
+            machine.id in group.addresses and address in group.addresses.values() and port in group.ports
+            for group in self.groups.values()
+        )
 
     def alive(self) -> Sequence[Machine]:
         """Return the machines that exist, whether listed already or not; tests compare them with what was
@@ -262,6 +289,27 @@ class MemoryProvider(NothingBeside):
         self._require_allowed(identity)
         made = self._made.get(identity)
         return self._as_seen(made) if made is not None and not self._gone(made) else None
+
+    def _join(self, group: str, identities: Sequence[str], ports: range) -> Sequence[str]:
+        for identity in identities:
+            made = self._made.get(identity)
+            if made is None or self._as_seen(made).state is not MachineState.RUNNING:
+                raise ProviderError(Fault.INVALID, f"The machine {identity} does not run.", code="NotRunning")
+        others = {one for name, other in self.groups.items() if name != group for one in other.addresses}
+        if not others.isdisjoint(identities):
+            raise ProviderError(Fault.CONFLICT, "A machine is in another group.", code="InAnotherGroup")
+        self.groups[group] = Group({one: self._group_address(one) for one in identities}, ports)
+        return list(self.groups[group].addresses.values())
+
+    def _group_address(self, identity: str) -> str:
+        return f"10.0.0.{list(self._made).index(identity) % 254 + 1}"
+
+    def _separate(self, group: str) -> None:
+        known = self.groups.get(group)
+        members = [self._made[one] for one in known.addresses if one in self._made] if known else []
+        if any(made.ended_at is not None and not self._gone(made) for made in members):
+            raise ProviderError(Fault.TRANSIENT, f"Machines of {group} are ending.", code="InUse")
+        self.groups.pop(group, None)
 
     def _ending(self, identity: str) -> Ending | None:
         made = self._made.get(identity)

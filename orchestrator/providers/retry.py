@@ -79,6 +79,12 @@ class RetryingProvider:
     def ending(self, machine: Machine) -> Ending | None:
         return self._persist(lambda: self.inner.ending(machine))
 
+    def join(self, group: str, machines: Sequence[Machine], ports: range) -> Sequence[str]:
+        return self._persist(lambda: self.inner.join(group, machines, ports))
+
+    def separate(self, group: str) -> None:
+        self._persist(lambda: self.inner.separate(group))
+
     def require_reach(self, machine: Machine) -> None:
         self._persist(lambda: self.inner.require_reach(machine))
 

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from datetime import UTC, datetime, timedelta
 
@@ -18,6 +18,9 @@ class Bed:
 
     `brief_s` is a short time to a deadline that it can keep; `unsold` a type that it does not have, where
     the type alone says how large a machine is; `tells_end`: it tells when a machine was ended.
+    `reaches`: whether a connection from a machine to an address and port comes about; None if it connects no
+    machines; `groups`: what is left of groups; `isolates`: machines have networks of their own; `outlives`:
+    machines and groups outlive the process that made them.
     """
 
     provider: Provider
@@ -28,6 +31,10 @@ class Bed:
     brief_s: float = 3
     unsold: str = ""
     tells_end: bool = True
+    reaches: Callable[[Machine, str, int], bool] | None = None
+    groups: Callable[[], Sequence[str]] = tuple
+    isolates: bool = True
+    outlives: bool = True
 
     def offer(self) -> Offer:
         return self.provider.offers(self.need)[0]

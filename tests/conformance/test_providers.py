@@ -18,11 +18,14 @@ import pytest
 from orchestrator.errors import Fault, ProviderError
 from orchestrator.model import MachineState, Need, Provider
 from orchestrator.providers import open_provider
+from orchestrator.providers.local.group import bridges
+from orchestrator.providers.local.survey import survey
 from orchestrator.providers.memory import CATALOG, OPERATIONS, MemoryProvider, Mishap, Temper
 from orchestrator.providers.retry import RetryingProvider
 from tests.clouds import gcp
 from tests.clouds.aws import Cloud
 from tests.conformance.bed import Bed, Clock
+from tests.conformance.reach import Reach
 from tests.third_cloud.bed import third_bed
 
 
@@ -37,7 +40,17 @@ def memory_bed(temper: Temper, seed: int | None) -> Bed:
             cloud.fail_next(operation, *chance.choices(mishaps, k=2000))
         provider = RetryingProvider(cloud, clock=clock, sleep=clock.sleep, random=chance.random)
     need = Need("memory")
-    return Bed(provider, need, CATALOG[0].memory, clock, lambda: clock.sleep(1.0), brief_s=90)
+    return Bed(
+        provider,
+        need,
+        CATALOG[0].memory,
+        clock,
+        lambda: clock.sleep(1.0),
+        brief_s=90,
+        reaches=cloud.reaches,
+        groups=lambda: list(cloud.groups),
+        outlives=False,
+    )
 
 
 def local_bed(state: Path) -> Bed:
@@ -51,6 +64,9 @@ def local_bed(state: Path) -> Bed:
         time.time,
         lambda: time.sleep(0.02),
         tells_end=False,
+        reaches=Reach(state / "machines"),
+        groups=lambda: bridges(state / "machines"),
+        isolates=survey(state=state).tier == "netns",
     )
 
 

@@ -39,8 +39,9 @@ class StoredCloud(memory.MemoryProvider):
             return list(super().alive())
 
     def left(self) -> list[str]:
-        """Nothing belongs to such a machine but its folder, which goes with it."""
-        return []
+        """Groups of machines: nothing else belongs to a machine but its folder, which goes with it."""
+        with self._stored():
+            return list(self.groups)
 
     def base(self, identity: str) -> Path:
         return self.folder / "machines" / identity
@@ -60,10 +61,10 @@ class StoredCloud(memory.MemoryProvider):
         with open(inside / "lock", "a+b") as lock:
             fcntl.flock(lock, fcntl.LOCK_EX)
             path = inside / "made"
-            self._made = pickle.loads(path.read_bytes()) if path.exists() else {}
+            self._made, self.groups = pickle.loads(path.read_bytes()) if path.exists() else ({}, {})
             yield
             part = path.with_suffix(".part")
-            part.write_bytes(pickle.dumps(self._made))
+            part.write_bytes(pickle.dumps((self._made, self.groups)))
             part.replace(path)
 
     def make_image(self) -> None:
@@ -97,6 +98,9 @@ class StoredCloud(memory.MemoryProvider):
         detail = {**machine.detail, "base": str(base), "power_off": off}
         self._made[machine.id].machine = replace(self._made[machine.id].machine, detail=detail)
         return replace(machine, detail=detail)
+
+    def _group_address(self, identity: str) -> str:  # noqa: ARG002 (all are on this computer)
+        return "127.0.0.1"
 
     def _end(self, identity: str) -> None:
         super()._end(identity)

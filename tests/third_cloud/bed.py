@@ -15,7 +15,7 @@ from tests.third_cloud.registered import registered
 
 def third_bed(request: pytest.FixtureRequest) -> Iterator[Bed]:
     folder = request.getfixturevalue("tmp_path") / "third"
-    with registered(request.getfixturevalue("monkeypatch"), folder):
+    with registered(request.getfixturevalue("monkeypatch"), folder) as service:
         yield Bed(
             open_provider("third"),
             Need("third", cpus=Bound(2), memory=Bound(4 << 30)),
@@ -24,4 +24,6 @@ def third_bed(request: pytest.FixtureRequest) -> Iterator[Bed]:
             lambda: time.sleep(0.02),
             brief_s=1.5,
             unsold="t.huge",
+            reaches=lambda machine, address, port: service.reaches(machine.id, address, port),
+            groups=lambda: list(service.groups),
         )

@@ -17,6 +17,7 @@ from orchestrator.model import Ending, Endpoint, Labels, Machine, MachineSpec, M
 from orchestrator.plan.fit import rank
 from orchestrator.providers import made_there
 from orchestrator.providers.beside import NothingBeside
+from orchestrator.providers.groups import require_sound
 from orchestrator.providers.retry import RetryingProvider
 
 _GONE = (404, 410)
@@ -32,7 +33,14 @@ def classify(status: int, code: str) -> Fault:
         return Fault.AUTH
     if status in (429, 500, 502, 503, 504):
         return Fault.TRANSIENT
-    known = {"sold_out": Fault.CAPACITY, "quota": Fault.QUOTA, "no_such_type": Fault.INVALID}
+    known = {
+        "sold_out": Fault.CAPACITY,
+        "quota": Fault.QUOTA,
+        "no_such_type": Fault.INVALID,
+        "not_running": Fault.INVALID,
+        "in_another_group": Fault.CONFLICT,
+        "in_use": Fault.TRANSIENT,
+    }
     return known.get(code, Fault.UNKNOWN)
 
 
@@ -94,6 +102,15 @@ class ThirdProvider(NothingBeside):
             return None
         return Ending("it was ended.", at=there["ended_at"])
 
+    def join(self, group: str, machines: Sequence[Machine], ports: range) -> Sequence[str]:
+        require_sound(group, ports)
+        wanted = {"machines": [machine.id for machine in machines], "ports": [ports.start, ports.stop]}
+        _, addresses = self._ask("PUT", _group(group), wanted)
+        return list(addresses)
+
+    def separate(self, group: str) -> None:
+        self._ask("DELETE", _group(group))
+
     def require_reach(self, machine: Machine) -> None:
         """One service holds every region."""
 
@@ -131,6 +148,10 @@ class ThirdProvider(NothingBeside):
             return answer.status, told
         fault = classify(answer.status, told["code"])
         raise ProviderError(fault, f"third refused {method}: {told['code']}.", code=told["code"])
+
+
+def _group(name: str) -> str:
+    return f"/groups/{quote(name, safe='')}"
 
 
 def _path(machine: Machine) -> str:

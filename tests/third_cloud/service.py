@@ -51,6 +51,7 @@ class Service:
     lenient: bool = False
     failing: bool = False
     machines: dict[str, dict[str, Any]] = field(default_factory=dict)
+    groups: dict[str, dict[str, Any]] = field(default_factory=dict)
     _requests: int = 0
     _lock: threading.Lock = field(default_factory=threading.Lock)
 
@@ -81,6 +82,8 @@ class Service:
         kind, _, identity = parts.path.strip("/").partition("/")
         if kind == "types":
             return 200, list(SOLD)
+        if kind == "groups":
+            return self._grouped(method, unquote(identity), body)
         if kind != "machines":
             return 404, {"code": "no_such_path"}
         if not identity:
@@ -117,6 +120,33 @@ class Service:
             self._end(machine, self._now())
         gone = self._state(machine) == "gone"
         return (410 if gone else 200), self._shown(machine)
+
+    def _grouped(self, method: str, name: str, body: bytes) -> Answer:
+        """A group is what was put last. It stays while one of its machines is stopping."""
+        if method == "DELETE":
+            members = self.groups.get(name, {"machines": []})["machines"]
+            if any(self._state(self.machines[each]) == "stopping" for each in members):
+                return 409, {"code": "in_use"}
+            return 200, self.groups.pop(name, {})
+        wanted = json.loads(body)
+        members = wanted["machines"]
+        if any(
+            each not in self.machines or self._state(self.machines[each]) != "running" for each in members
+        ):
+            return 422, {"code": "not_running"}
+        taken = {each for other in self.groups if other != name for each in self.groups[other]["machines"]}
+        if not taken.isdisjoint(members):
+            return 409, {"code": "in_another_group"}
+        self.groups[name] = wanted
+        return 200, [f"10.0.0.{self.machines[each]['number'] % 254 + 1}" for each in members]
+
+    def reaches(self, machine: str, address: str, port: int) -> bool:
+        """Whether a connection from the machine to the address would be made."""
+        with self._lock:
+            found = [each for each in self.groups.values() if machine in each["machines"]]
+            numbers = {self.machines[other]["number"] for each in found for other in each["machines"]}
+            inside = address in {f"10.0.0.{number % 254 + 1}" for number in numbers}
+            return inside and any(port in range(*each["ports"]) for each in found)
 
     def _state(self, machine: dict[str, Any]) -> str:
         due = machine["made_at"] + machine["lasts"]
@@ -159,7 +189,7 @@ def running(folder: Path) -> Iterator[Service]:
             self.end_headers()
             self.wfile.write(text)
 
-        do_POST = do_DELETE = do_GET
+        do_POST = do_PUT = do_DELETE = do_GET
 
         def log_message(self, *_: object) -> None:
             """Nothing on standard error."""

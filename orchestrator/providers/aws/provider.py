@@ -198,6 +198,12 @@ class AwsProvider:
         instance = self._described(region, _identity(machine))
         return endings.ending_of(instance, region) if instance else None
 
+    def join(self, group: str, machines: Sequence[Machine], ports: range) -> Sequence[str]:  # noqa: ARG002
+        raise ProviderError(Fault.INVALID, f"{self.name} connects no machines.", code="NoGroups")
+
+    def separate(self, group: str) -> None:
+        """Nothing was made."""
+
     def require_reach(self, machine: Machine) -> None:
         self._clients.require_region(self._region(machine))
 

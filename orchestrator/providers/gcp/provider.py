@@ -207,6 +207,12 @@ class GcpProvider(NothingBeside):
         stopped = endings.stopped_at(instance) if instance is not None else None
         return replace(found, at=stopped) if stopped is not None else found
 
+    def join(self, group: str, machines: Sequence[Machine], ports: range) -> Sequence[str]:  # noqa: ARG002
+        raise ProviderError(Fault.INVALID, f"{self.name} connects no machines.", code="NoGroups")
+
+    def separate(self, group: str) -> None:
+        """Nothing was made."""
+
     def require_reach(self, machine: Machine) -> None:
         project = machine.detail.get("project")
         if project in (None, "", self._calls.project):

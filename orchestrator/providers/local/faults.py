@@ -9,7 +9,7 @@ import time
 from pathlib import Path
 
 from orchestrator.errors import Fault, ProviderError
-from orchestrator.providers.local import network, processes, supervisor
+from orchestrator.providers.local import group, network, processes, supervisor
 from orchestrator.providers.local.removal import cgroup_of, kill_guest
 from orchestrator.providers.local.store import Folder, Guest, Record
 from orchestrator.providers.local.survey import disk_kind
@@ -41,6 +41,12 @@ def partition(record: Record, guest: Guest, cut: bool) -> None:
     """Lose every packet to and from it, or no longer."""
     _require_own(record, "network", record.tier == "netns")
     network.partition(guest.pid, cut)
+
+
+def isolate(folder: Folder, record: Record, guest: Guest, cut: bool) -> None:
+    """Lose every packet between it and its group, or no longer; `join` does not end that."""
+    _require_own(record, "network", record.tier == "netns")
+    group.isolate(group.Member(guest.pid, folder.mark, guest.interface), cut)
 
 
 def fill_disk(folder: Folder, record: Record, guest: Guest) -> None:

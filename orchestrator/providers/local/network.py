@@ -46,7 +46,7 @@ def plug(pid: int, machine: str) -> Link:
     name implies the address.
     """
     first = zlib.crc32(machine.encode()) % LINKS
-    taken = _routes()
+    taken = routes_into(NETWORK)
     for offset in range(LINKS):
         link = Link((first + offset) % LINKS)
         if any(ipaddress.ip_address(link.there) in network for network in taken):
@@ -75,22 +75,35 @@ def _made(link: Link, pid: int, machine: str) -> bool:
         if Path("/sys/class/net", link.interface).exists():
             return False
         raise RuntimeError(f"no link to the machine: {made.stderr.strip()}")
-    batch = (
-        f"link set {link.interface} alias {machine}\n"
-        f"address add {link.here}/30 dev {link.interface}\n"
-        f"link set {link.interface} up\n"
+    configure(
+        f"link set {link.interface} alias {machine}",
+        f"address add {link.here}/30 dev {link.interface}",
+        f"link set {link.interface} up",
     )
-    subprocess.run([tool("ip"), "-batch", "-"], input=batch, text=True, capture_output=True, check=True)
     return True
+
+
+def configure(*commands: str, pid: int | None = None, force: bool = False) -> str:
+    """Have ip(8) carry out `commands` in the network namespace of `pid`, or in ours; return its output.
+
+    Stops at the first that is refused, unless `force`. Raises RuntimeError with what `ip` says.
+    """
+    inside = [] if pid is None else [tool("nsenter"), "--target", str(pid), "--net"]
+    ip = [*inside, tool("ip"), *(["-force"] if force else []), "-batch", "-"]
+    done = subprocess.run(ip, input="\n".join(commands) + "\n", text=True, capture_output=True, check=False)
+    if done.returncode and not force:
+        raise RuntimeError(f"the network cannot be set up: {done.stderr.strip()}")
+    return done.stdout
 
 
 def unplug(interface: str, machine: str) -> None:
     """Remove the link, unless the kernel has done so already: another machine may have its name now."""
-    if interface and _bearer(interface) == machine:
-        subprocess.run([tool("ip"), "link", "del", interface], capture_output=True, check=False)
+    if interface and alias(interface) == machine:
+        configure(f"link del {interface}", force=True)
 
 
-def _bearer(interface: str) -> str:
+def alias(interface: str) -> str:
+    """What an interface of this computer says that it is for; "" if it says nothing or does not exist."""
     try:
         return Path("/sys/class/net", interface, "ifalias").read_text().strip()
     except OSError:
@@ -99,10 +112,7 @@ def _bearer(interface: str) -> str:
 
 def partition(pid: int, cut: bool) -> None:
     """Take the machine's own end down, or up again: this computer keeps its route, and packets are lost."""
-    inside = [tool("nsenter"), "--target", str(pid), "--net", tool("ip")]
-    subprocess.run(
-        [*inside, "link", "set", "eth0", "down" if cut else "up"], capture_output=True, text=True, check=True
-    )
+    configure(f"link set eth0 {'down' if cut else 'up'}", pid=pid)
 
 
 def free_port() -> int:
@@ -123,8 +133,8 @@ def answers_ssh(address: str, port: int, patience_s: float) -> bool:
         return False
 
 
-def _routes() -> list[ipaddress.IPv4Network]:
-    """Networks inside NETWORK to which this computer already has a route of its own."""
+def routes_into(wanted: ipaddress.IPv4Network) -> list[ipaddress.IPv4Network]:
+    """Networks inside `wanted` to which this computer already has a route of its own."""
     try:
         lines = Path("/proc/net/route").read_text().splitlines()[1:]
     except OSError:
@@ -133,7 +143,7 @@ def _routes() -> list[ipaddress.IPv4Network]:
     for line in lines:
         _, destination, _, _, _, _, _, mask = line.split()[:8]
         network = ipaddress.IPv4Network(f"{_address(destination)}/{_address(mask)}")
-        if network.overlaps(NETWORK) and network.prefixlen > 0:
+        if network.overlaps(wanted) and network.prefixlen > 0:
             found.append(network)
     return found
 

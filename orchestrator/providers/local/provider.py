@@ -9,13 +9,11 @@ import subprocess
 import time
 from collections.abc import Callable, Sequence
 from dataclasses import replace
-from datetime import UTC, datetime
 from pathlib import Path
-from typing import Any, ParamSpec, TypeVar
+from typing import ParamSpec, TypeVar
 
 from orchestrator.errors import Fault, ProviderError
 from orchestrator.model import (
-    FAR_BASE,
     AcceleratorNeed,
     Bound,
     Ending,
@@ -29,14 +27,16 @@ from orchestrator.model import (
 )
 from orchestrator.providers import made_there
 from orchestrator.providers.beside import NothingBeside
-from orchestrator.providers.local import computer, faults, network, processes, seed, supervisor
+from orchestrator.providers.groups import require_sound
+from orchestrator.providers.local import computer, faults, network, processes, supervisor
+from orchestrator.providers.local import group as local_group
+from orchestrator.providers.local.described import described, machine_of, record_of
 from orchestrator.providers.local.removal import destroy, sweep
 from orchestrator.providers.local.store import (
     Folder,
     Guest,
     Owner,
     Record,
-    boottime,
     claim,
     folders,
     machine_id,
@@ -101,7 +101,7 @@ class LocalProvider(NothingBeside):
                 made = self._create_in(owner, spec)
                 if made is not None:
                     return made
-            elif (found := _described(folder)) and found.state is MachineState.RUNNING:
+            elif (found := described(folder)) and found.state is MachineState.RUNNING:
                 return found
             if time.monotonic() > end:
                 raise _busy(machine_name(spec))
@@ -154,6 +154,34 @@ class LocalProvider(NothingBeside):
     def ending(self, machine: Machine) -> Ending | None:  # noqa: ARG002 (nothing is kept of what ended)
         return None
 
+    @_only_provider_errors
+    def join(self, group: str, machines: Sequence[Machine], ports: range) -> Sequence[str]:
+        """Connect them by a bridge of their own; in tiers without a network of their own, tell 127.0.0.1.
+
+        There every program of this computer reaches them, at whatever port they listen.
+        """
+        require_sound(group, ports)
+        members = [self._certainly_running(machine) for machine in machines]
+        own = [
+            local_group.Member(guest.pid, folder.mark, guest.interface)
+            for folder, record, guest in members
+            if record.tier == "netns"
+        ]
+        if not own:
+            return [guest.address for _, _, guest in members]
+        if len(own) < len(members):
+            raise ProviderError(Fault.INVALID, f"Not every machine of {group} has a network of its own.")
+        try:
+            return local_group.join(self._machines, group, own, ports)
+        except RuntimeError:
+            for machine in machines:
+                self._certainly_running(machine)
+            raise
+
+    @_only_provider_errors
+    def separate(self, group: str) -> None:
+        local_group.separate(self._machines, group)
+
     def require_reach(self, machine: Machine) -> None:
         """This computer is always in reach."""
 
@@ -198,6 +226,17 @@ class LocalProvider(NothingBeside):
         faults.partition(record, guest, False)
 
     @_only_provider_errors
+    def isolate(self, machine: Machine) -> None:
+        """Lose every packet between it and the other machines of its group."""
+        folder, record, guest = self._certainly_running(machine)
+        faults.isolate(folder, record, guest, True)
+
+    @_only_provider_errors
+    def rejoin(self, machine: Machine) -> None:
+        folder, record, guest = self._certainly_running(machine)
+        faults.isolate(folder, record, guest, False)
+
+    @_only_provider_errors
     def fill_disk(self, machine: Machine) -> None:
         folder, record, guest = self._certainly_running(machine)
         faults.fill_disk(folder, record, guest)
@@ -231,14 +270,14 @@ class LocalProvider(NothingBeside):
         folder = owner.folder
         try:
             if folder.record() is not None:
-                found = _described(folder)
+                found = described(folder)
                 if found is not None and found.state is MachineState.RUNNING:
                     return found
                 destroy(folder)
                 return None
             found_tier = self.survey()
             _require_capacity(spec, self._machines)
-            folder.write_record(_record(spec, found_tier, folder))
+            folder.write_record(record_of(spec, found_tier, folder))
             refusal = supervisor.spawn(owner)
         except BaseException:
             if folder.record() is None:
@@ -252,7 +291,9 @@ class LocalProvider(NothingBeside):
                 f"The machine {machine_name(spec)} did not come up: {refusal}",
                 code="LocalBoot",
             )
-        return _described(folder) or _machine(_record(spec, found_tier, folder), MachineState.STOPPING, None)
+        return described(folder) or machine_of(
+            record_of(spec, found_tier, folder), MachineState.STOPPING, None
+        )
 
     def _running(self, machine: Machine, *, required: bool) -> tuple[Folder, Record | None, Guest | None]:
         folder = self._folder(machine.id)
@@ -274,9 +315,9 @@ def _looked_after(folder: Folder) -> Machine | None:
     """The machine as it is; leftovers of one that nobody looks after any more are removed."""
     owner = claim(folder)
     if owner is None:
-        return _described(folder)
+        return described(folder)
     try:
-        found = _described(folder)
+        found = described(folder)
         if found is not None and found.state is MachineState.RUNNING and not _overdue(folder):
             return found
         return None if destroy(folder) else found and replace(found, state=MachineState.STOPPING)
@@ -287,68 +328,6 @@ def _looked_after(folder: Folder) -> Machine | None:
 def _overdue(folder: Folder) -> bool:
     record = folder.record()
     return record is not None and record.left < -supervisor.DEADLINE_GRACE_S
-
-
-def _described(folder: Folder) -> Machine | None:
-    record, guest = folder.record(), folder.guest()
-    if record is None:
-        return None
-    if guest is None or (not guest.ready and processes.Process(guest.pid, guest.start).alive()):
-        return _machine(record, MachineState.PENDING, guest)
-    alive = processes.Process(guest.pid, guest.start).alive()
-    return _machine(record, MachineState.RUNNING if alive else MachineState.STOPPING, guest)
-
-
-def _machine(record: Record, state: MachineState, guest: Guest | None) -> Machine:
-    return Machine(
-        provider="local",
-        id=record.id,
-        name=record.name,
-        state=state,
-        labels=dict(record.labels),
-        instance_type=record.instance_type,
-        zone=record.zone,
-        price=0.0,
-        created_at=datetime.fromisoformat(record.created_at),
-        deadline=datetime.fromisoformat(record.deadline),
-        detail=_detail(record, guest),
-        age=record.age,
-    )
-
-
-def _detail(record: Record, guest: Guest | None) -> dict[str, Any]:
-    """`base` is the absolute path under which everything of ours lies on that machine."""
-    return {
-        "tier": record.tier,
-        "base": record.base,
-        "cpus": record.cpus,
-        "memory": record.memory,
-        "disk": record.disk,
-        "address": guest.address if guest else None,
-    }
-
-
-def _record(spec: MachineSpec, found: Survey, folder: Folder) -> Record:
-    own, now = found.tier == "process", datetime.now(UTC)
-    return Record(
-        id=folder.id,
-        name=machine_name(spec),
-        tier=found.tier,
-        cpus=spec.offer.cpus,
-        memory=spec.offer.memory,
-        disk=spec.disk,
-        gpus=spec.offer.accelerator_count,
-        instance_type=spec.offer.instance_type,
-        zone=spec.offer.zone,
-        labels=dict(spec.labels),
-        created_at=now.isoformat(),
-        deadline=spec.deadline.astimezone(UTC).isoformat(),
-        ssh_public_key=spec.ssh_public_key,
-        user_data=spec.user_data,
-        user=seed.current_user() if own else "root",
-        base=str(folder.path / "base") if own else FAR_BASE,
-        due=boottime() + spec.seconds(now),
-    )
 
 
 def _taken_from_supervisor(folder: Folder) -> Owner | None:

@@ -15,7 +15,7 @@ import time
 from contextlib import suppress
 from pathlib import Path
 
-from orchestrator.providers.local import network, processes
+from orchestrator.providers.local import group, network, processes
 from orchestrator.providers.local.cgroup import Cgroup
 from orchestrator.providers.local.store import Folder
 from orchestrator.providers.local.survey import NAMESPACES, current_hierarchies
@@ -31,17 +31,17 @@ def cgroup_of(folder: Folder) -> Cgroup:
 def kill_guest(folder: Folder) -> bool:
     """Kill every process of the machine at once, frozen or not; False where one would not die."""
     end = time.monotonic() + PATIENCE_S
-    group = cgroup_of(folder)
+    limits = cgroup_of(folder)
     guest = folder.guest()
     first = processes.Process(guest.pid, guest.start) if guest else None
     server = f"sshd -f {folder.path / 'sshd_config'}"
     while True:
         if first is not None:
             first.signal(signal.SIGKILL)
-        others = group.pids() | processes.marked(folder.mark) | processes.titled(server)
+        others = limits.pids() | processes.marked(folder.mark) | processes.titled(server)
         for pid in others:
             processes.send(pid, signal.SIGKILL)
-        group.freeze(False)  # the frozen die only when thawed, but then before they run
+        limits.freeze(False)  # the frozen die only when thawed, but then before they run
         if not others and (first is None or not first.alive()):
             return True
         if time.monotonic() > end:
@@ -56,6 +56,7 @@ def destroy(folder: Folder) -> bool:
     guest = folder.guest()
     if guest is not None:
         network.unplug(guest.interface, folder.mark)
+        group.unplug(guest.interface, folder.mark)
     if not cgroup_of(folder).remove():
         return False
     _await_loop_device(folder.path / "disk.img")
@@ -67,7 +68,8 @@ def destroy(folder: Folder) -> bool:
 
 
 def sweep(machines: Path) -> None:
-    """Finish removals of files that were interrupted."""
+    """Finish removals of files that were interrupted, and remove the networks of groups without machines."""
+    group.sweep(machines)
     for path in machines.glob(".gone-*"):
         erase(path)
 
