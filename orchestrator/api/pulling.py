@@ -66,14 +66,16 @@ def _with_nodes(project: Project, held: Lease, pulled: PullReport, tell: Progres
     others = project.gang_of(held)
     if not others:
         return pulled
-    from orchestrator.training.gang import summed_up
+    from orchestrator.training.gang import sum_up_here
     from orchestrator.training.nodes import node_run
 
     for other in others:
         for run_id in (node_run(record.run_id, other.rank) for record in pulled.records):
             if any(run.run_id == run_id for run in other.uncollected):
                 _from_machine(project, other, run_id, run_id, False, tell)
-    return replace(pulled, records=[summed_up(project, record, 1 + len(others)) for record in pulled.records])
+    return replace(
+        pulled, records=[sum_up_here(project, record, 1 + len(others)) for record in pulled.records]
+    )
 
 
 def _all_from_machine(project: Project, held: Lease, tell: Progress) -> PullReport:

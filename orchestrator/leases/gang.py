@@ -26,7 +26,7 @@ from orchestrator.leases.consent import Approve
 from orchestrator.leases.down import down
 from orchestrator.leases.left_out import leads_on
 from orchestrator.leases.offered import planned_of
-from orchestrator.leases.provision import provision
+from orchestrator.leases.provision import Among, provision
 from orchestrator.leases.waiting import CapacityWait
 from orchestrator.ledger import Lease
 from orchestrator.ledger.events import DeleteIntent
@@ -194,7 +194,7 @@ def _in_one_zone(call: _Call, avoid: frozenset[Place] | None) -> LeaseStatus:
         keep=call.keep,
         agreed=call.agreed,
         avoid=avoid,
-        only=before or _place_of_others(call),
+        among=Among(only=before or _place_of_others(call)),
     )
     place = _place(call)
     assert place is not None, "a machine that is ready is somewhere"
@@ -277,9 +277,7 @@ def _member(call: _Call, first: LeaseStatus, rank: int, place: Place) -> LeaseSt
         keep=True,
         agreed=max(first.price, call.agreed or 0.0),
         avoid=frozenset(),
-        only=place,
-        gang=first.lease,
-        rank=rank,
+        among=Among(first.lease, rank, place),
     )
 
 

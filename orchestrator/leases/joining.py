@@ -20,8 +20,10 @@ from orchestrator.session.machines import serving
 from orchestrator.session.project import Project
 from orchestrator.session.session import Session
 
-PORTS = range(1024, 65536)
-"""What the frameworks may listen on: besides the port that they are told, some choose others."""
+PORTS = range(1024, 65535)
+"""What the frameworks may listen on: besides the port that they are told, some choose others. The rules of
+local machines cannot name the last port.
+"""
 MEETING_PORT = 21000
 _MEETING_S = 20.0
 _CLOCKS_S = 1.0

@@ -6,7 +6,7 @@ import shlex
 import time
 from collections.abc import Iterator, Sequence
 from contextlib import ExitStack, contextmanager
-from dataclasses import asdict, replace
+from dataclasses import asdict, dataclass, replace
 
 from orchestrator.errors import ProviderError, UsageError
 from orchestrator.leases import data_ready, foreseen, store_ready
@@ -24,6 +24,7 @@ from orchestrator.leases.tier import describe_tier
 from orchestrator.leases.unprepared import end_unprepared
 from orchestrator.ledger import Lease, Ledger
 from orchestrator.ledger.events import LeaseClosed, LeaseKept, LeaseOpened, ProfileChanged, StackInstalled
+from orchestrator.lint import Checked
 from orchestrator.model import LeaseStatus, Machine, Place, Progress, Provider, clouds
 from orchestrator.plan import Plan
 from orchestrator.profile import Profile
@@ -47,6 +48,15 @@ _NOBODY_WAS_ASKED = frozenset(("DefaultCredentialsError", "NoCredentialsError", 
 """Errors of the cloud clients without credentials: nothing was sent, so nothing was created."""
 
 
+@dataclass(frozen=True)
+class Among:
+    """A machine of several that train one model: see LeaseOpened, and `only` of planned_of."""
+
+    gang: str = ""
+    rank: int = 0
+    only: Place | None = None
+
+
 def provision(
     project: Project,
     wanted: Profile,
@@ -59,23 +69,17 @@ def provision(
     keep: bool,
     agreed: float | None = None,
     avoid: frozenset[Place] | None = None,
-    only: Place | None = None,
-    gang: str = "",
-    rank: int = 0,
+    among: Among = Among(),
 ) -> LeaseStatus:
     """Like `up` for one machine, after its profile was read. `run` deletes the machine that it created.
 
     `agreed`: US dollars per hour that were approved before; only a more expensive machine needs approval.
-    `avoid`: zones where a machine was lost, tried last. None: the run is not retried. `only`: see planned_of.
-    `gang` and `rank`: see LeaseOpened.
+    `avoid`: zones where a machine was lost, tried last. None: the run is not retried.
     """
     project.share(wanted.ledger)
     wanted, overrides = one_cloud(project, wanted, overrides, avoid or frozenset())
     space.require_records(project, "This call created nothing.", f"orch up {shlex.quote(str(wanted.path))}")
-    with describe_remains(_ledger_at_hand(project, wanted), wanted.path):
-        read_lock(wanted)  # what cannot be installed is refused before anything is created
-        require_gpu_lock(wanted)
-        hazards = check_project(wanted, strict=strict)
+    hazards = _checked(project, wanted, strict)
     provider = open_provider(wanted.cloud)
     with _turn(project, wanted, "run" if for_run else "up", tell):
         lease = open_lease_of(project, wanted)
@@ -83,8 +87,7 @@ def provision(
             if lease:
                 require_seen(provider, lease)
             machines = _existing(provider, lease, for_run if avoid is not None else None, tell)
-            count = 1 if rank else wanted.resources.nodes
-            planned = _planned(project, wanted, provider, machines, avoid or frozenset(), only, count)
+            planned = _planned(project, wanted, provider, machines, avoid or frozenset(), among)
         if not machines and clouds.is_here(wanted.cloud):
             describe_tier(tell)
         if approve and agreed is None and not approve(planned):
@@ -94,17 +97,26 @@ def provision(
             if not machines:
                 foreseen.refuse_foreseen(wanted, local)
                 store_ready.require_store(wanted)
-        opened = LeaseOpened("", profile_facts(wanted, overrides), for_run, gang, rank)
+        opened = LeaseOpened("", profile_facts(wanted, overrides), for_run, among.gang, among.rank)
         ledger = _ledger_for(project, lease, wanted, opened)
         report_once(hazards, project.state, tell)
         left = keep or for_run is not None
         with end_unprepared(project, ledger, keep=left, tell=tell), describe_remains(ledger):
             with _telling_attempts(project, ledger, first=lease is None):
                 consent = Consent(approve, wanted, agreed)
-                reached = machine_of(ledger, provider, planned, wanted, project, tell, consent, avoid, only)
+                job = (ledger, provider, planned, wanted, project, tell, consent)
+                reached = machine_of(*job, avoid, among.only)
             with open_session(project, ledger, wanted, progress=tell, reached=reached) as session:
                 _prepare(session, tell)
     return lease_status(ledger.lease(), session.machine)
+
+
+def _checked(project: Project, wanted: Profile, strict: bool) -> Checked | None:
+    """Refuse what cannot be installed before anything is created; returns the hazards of the script."""
+    with describe_remains(_ledger_at_hand(project, wanted), wanted.path):
+        read_lock(wanted)
+        require_gpu_lock(wanted)
+        return check_project(wanted, strict=strict)
 
 
 def _existing(
@@ -132,11 +144,11 @@ def _planned(
     provider: Provider,
     machines: Sequence[Machine],
     avoid: frozenset[Place],
-    only: Place | None,
-    count: int,
+    among: Among,
 ) -> Plan:
-    """The plan; so many machines of it are within the budget. Raises ProviderError."""
-    planned = planned_of(wanted, provider, machines, avoid, only)
+    """The plan, within the budget for all machines. Raises ProviderError."""
+    count = 1 if among.rank else wanted.resources.nodes
+    planned = planned_of(wanted, provider, machines, avoid, among.only)
     require_planned(project, wanted, planned, count)
     if not machines:
         planned = avoiding(_ready_plan(wanted, planned), avoid)

@@ -21,7 +21,6 @@ from orchestrator.model.plain import moment, plain
 from orchestrator.model.resume import Resumed
 from orchestrator.promotion.words import refusal_from, refusals_text
 from orchestrator.report.models import model_lines
-from orchestrator.report.nodes import node_lines
 from orchestrator.report.promotion import gate_line
 from orchestrator.report.units import duration, money, size
 from orchestrator.report.where import where_time_went
@@ -37,7 +36,7 @@ def summary(record: RunRecord) -> str:
         ("memory", _memory(record)),
         ("attempt", _attempt(record.attempts)),
         *(("", line) for line in attempt_lines(record.attempts)),
-        *(("" if number else "nodes", line) for number, line in enumerate(node_lines(record.nodes))),
+        *(("" if number else "nodes", line) for number, line in enumerate(_nodes(record))),
         ("parity", parity_line(record.parity)),
         ("resume", _resume_line(record.resume_proof)),
         ("stack", stack_line(record.stack)),
@@ -57,6 +56,14 @@ def summary(record: RunRecord) -> str:
     if record.profile:
         lines += ["", where_time_went(record.profile, record.run_id)]
     return "\n".join(lines)
+
+
+def _nodes(record: RunRecord) -> list[str]:
+    if not record.nodes:
+        return []
+    from orchestrator.report.nodes import node_lines
+
+    return node_lines(record.nodes)
 
 
 def _code(record: RunRecord) -> str:

@@ -27,7 +27,7 @@ from orchestrator.runs.outcome import raise_for_outcome
 from orchestrator.session.interrupts import Interrupts
 from orchestrator.session.project import Project
 from orchestrator.session.session import Session, open_session, read_lock, told
-from orchestrator.training.nodes import node_run, whole_record
+from orchestrator.training.nodes import node_run, sum_up
 from orchestrator.training.one_run import one_run
 from orchestrator.training.options import RunOptions
 
@@ -167,8 +167,8 @@ class _Gang:
         if not errors:
             first = begun[0].result()
             if first.exit["reason"] == ExitReason.RUNNING:
-                return whole_record(first, records)
-            return summed_up(self._project, first, len(self._leases))
+                return sum_up(first, records)
+            return sum_up_here(self._project, first, len(self._leases))
         raise self._failure(errors, records)
 
     def _next_attempt(self, rank: int) -> int:
@@ -246,7 +246,7 @@ class _Gang:
         first, begun = records[0], records[rank]
         if first is None or begun is None:
             return errors[rank]
-        whole = whole_record(first, records)
+        whole = sum_up(first, records)
         interrupted = ExitReason(begun.exit["reason"]).interrupted
         if parted := "" if interrupted else self._parted():
             whole = _ended_as(whole, {"code": None, "signal": None, "reason": ExitReason.LOST}, parted)
@@ -285,11 +285,11 @@ def cancel_on(project: Project, leases: Sequence[Lease], name: str, tell: Progre
             jobs.cancel(session.host, session.agent, node_run(name, lease.rank))
 
 
-def summed_up(project: Project, record: RunRecord, machines: int) -> RunRecord:
+def sum_up_here(project: Project, record: RunRecord, machines: int) -> RunRecord:
     """Add what is here of the run on the other machines to the record of the first, and write it."""
     names = [node_run(record.run_id, rank) for rank in range(1, machines)]
     others = [record_file.read(project.run(name)) for name in names]
-    return _written(whole_record(record, [record, *others]))
+    return _written(sum_up(record, [record, *others]))
 
 
 def _where_it_began(failed: Mapping[int, RunFailed], records: Sequence[RunRecord | None]) -> int | None:

@@ -27,7 +27,7 @@ def first_run(run_id: str, rank: int) -> str:
     return run_id.removesuffix(f".n{rank}") if rank else run_id
 
 
-def whole_record(first: RunRecord, records: Sequence[RunRecord | None]) -> RunRecord:
+def sum_up(first: RunRecord, records: Sequence[RunRecord | None]) -> RunRecord:
     """Return the first machine's record with `nodes`, and with the costs of all. `records`: by rank."""
     known = [record for record in records if record is not None]
     nodes = [_facts(rank, record) for rank, record in enumerate(records)]

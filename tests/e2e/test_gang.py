@@ -62,6 +62,11 @@ def steps_of(project: Project, run: str) -> int:
     return log.read_text().count("step ") if log.exists() else 0
 
 
+def is_kept(project: Project, run: str) -> bool:
+    """Whether a checkpoint of the run is here."""
+    return any((project.folder / "runs" / run / "checkpoints").glob("*/manifest.json"))
+
+
 def test_two_machines_train_what_one_process_does(project: Project, tmp_path: Path) -> None:
     said = project.orch("up", "orch.yaml")
     assert "2 machines of tiny" in said.err
@@ -90,8 +95,8 @@ def test_a_machine_that_is_lost_is_replaced_and_the_weights_are_those_of_one_pro
     project: Project, tmp_path: Path, rank: int
 ) -> None:
     project.orch("up", "orch.yaml")
-    training = project.start("train", "--run-id", "lost", "--json", "--set", "train.params.pace=0.5")
-    until(lambda: steps_of(project, "lost") >= 4, 120)
+    training = project.start("train", "--run-id", "lost", "--json", "--set", "train.params.pace=1.5")
+    until(lambda: is_kept(project, "lost"), 120)
     LocalProvider(project.state).kill(machine(project, rank))
     out, err = training.communicate(timeout=300)
     assert training.returncode == 0, err.decode()
@@ -105,8 +110,8 @@ def test_a_machine_that_is_lost_is_replaced_and_the_weights_are_those_of_one_pro
 
 def test_a_partition_between_the_machines_is_an_interruption(project: Project, tmp_path: Path) -> None:
     project.orch("up", "orch.yaml")
-    training = project.start("train", "--run-id", "apart", "--json", "--set", "train.params.pace=0.5")
-    until(lambda: steps_of(project, "apart") >= 4, 120)
+    training = project.start("train", "--run-id", "apart", "--json", "--set", "train.params.pace=1.5")
+    until(lambda: is_kept(project, "apart"), 120)
     LocalProvider(project.state).isolate(machine(project, 1))
     out, err = training.communicate(timeout=300)
     assert training.returncode == 0, err.decode()

@@ -18,7 +18,7 @@ from orchestrator.profiling.nodes import Straggler, WaitsFor, straggler
 from orchestrator.report.nodes import node_lines
 from orchestrator.runtime.meeting import meet
 from orchestrator.training.gang import _require_equal, _where_it_began, environment, prefixed
-from orchestrator.training.nodes import first_run, node_run, whole_record
+from orchestrator.training.nodes import first_run, node_run, sum_up
 
 LOCK = Lock(Path("requirements.lock"), "requirements", "0" * 64, ())
 
@@ -122,7 +122,7 @@ def record(
 
 
 def test_the_record_of_all_has_their_ends_and_their_costs() -> None:
-    whole = whole_record(record("completed"), [record("completed"), record("completed", rank=1), None])
+    whole = sum_up(record("completed"), [record("completed"), record("completed", rank=1), None])
     assert [(node["rank"], node["exit"], node["steps"], node["waited"]) for node in whole.nodes] == [
         (0, "completed", 12, 2.0),
         (1, "completed", 12, 2.0),
