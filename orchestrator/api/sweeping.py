@@ -109,7 +109,7 @@ def _planned(
         raise UsageError(f"`machines` is {machines}; a sweep uses from 1 to {MOST_MACHINES} at a time.")
     if wanted.resources.nodes > 1:
         raise UsageError(
-            f"resources.nodes is {wanted.resources.nodes}, and a sweep trains each of its runs on one machine.",
+            f"resources.nodes is {wanted.resources.nodes}; a sweep trains each of its runs on one machine.",
             next_command="the same with --set resources.nodes=1",
         )
     project.share(wanted.ledger)

@@ -119,8 +119,8 @@ def _require_as_many(project: Project, wanted: Profile) -> None:
     there = 1 + len(project.gang_of(lease)) if lease else 0
     if there > max(wanted.resources.nodes, 1):
         raise UsageError(
-            f"{wanted.name} has {counted(there, 'machine')}, and resources.nodes is {wanted.resources.nodes} now. "
-            "Nothing was changed.",
+            f"{wanted.name} has {counted(there, 'machine')}, and resources.nodes is now "
+            f"{wanted.resources.nodes}. Nothing was changed.",
             next_command=f"orch down && orch up {shlex.quote(str(wanted.path))}",
         )
 

@@ -4,9 +4,10 @@ from __future__ import annotations
 
 import functools
 import json
+import math
 import threading
 import time
-from collections.abc import Mapping, Sequence
+from collections.abc import Collection, Mapping, Sequence
 from contextlib import suppress
 from dataclasses import dataclass, replace
 
@@ -237,10 +238,16 @@ class _Gang:
     def _record(self, rank: int) -> RunRecord | None:
         return record_file.read(self._project.run(node_run(self._name, rank)))
 
+    def _end(self, rank: int) -> float:
+        """Return when the job ended on a machine; infinity if that is not known."""
+        lease = self._project.ledger(self._leases[rank].id).lease()
+        name = node_run(self._name, rank)
+        return next((ran.ended for ran in lease.ran if ran.is_of(name, self._attempt)), math.inf)
+
     def _failure(self, errors: Mapping[int, Exception], records: Sequence[RunRecord | None]) -> Exception:
         """Return the error of the machine where the failure began, with the record of the whole run."""
-        failed = {rank: error for rank, error in errors.items() if isinstance(error, RunFailed)}
-        rank = _where_it_began(failed, records)
+        failed = {rank for rank, error in errors.items() if isinstance(error, RunFailed)}
+        rank = _where_it_began(failed, records, [self._end(rank) for rank in range(len(records))])
         if rank is None:
             return next(iter(errors.values()))
         first, begun = records[0], records[rank]
@@ -292,14 +299,17 @@ def sum_up_here(project: Project, record: RunRecord, machines: int) -> RunRecord
     return _written(sum_up(record, [record, *others]))
 
 
-def _where_it_began(failed: Mapping[int, RunFailed], records: Sequence[RunRecord | None]) -> int | None:
-    """Return the rank whose failure explains the others: a machine that was lost, then the earliest end."""
+def _where_it_began(
+    failed: Collection[int], records: Sequence[RunRecord | None], ends: Sequence[float]
+) -> int | None:
+    """Return the rank whose failure explains the others: a machine that was lost, then the job that ended
+    first. `ends`: Unix seconds, by the machines' clocks.
+    """
 
     def order(rank: int) -> tuple[bool, bool, float]:
         record = records[rank]
         reason = ExitReason(record.exit["reason"]) if record else ExitReason.LOST
-        ended = record.attempts[-1].get("ended_at") if record and record.attempts else None
-        return not reason.interrupted, reason == ExitReason.CANCELLED, ended or 0.0
+        return not reason.interrupted, reason == ExitReason.CANCELLED, ends[rank]
 
     return min(failed, key=order, default=None)
 

@@ -21,7 +21,13 @@ pytestmark = [
 ]
 
 SCRIPT = (Path(__file__).parent / "gang_job.py").read_text()
-TRAIN = "train:\n  command: python train.py {pace}\n  params: {pace: 0.1}\n  outputs: [out]\n  checkpoints: [ckpt]\n"
+TRAIN = """\
+train:
+  command: python train.py {pace}
+  params: {pace: 0.1}
+  outputs: [out]
+  checkpoints: [ckpt]
+"""
 
 
 @pytest.fixture
@@ -140,19 +146,20 @@ def test_a_client_that_is_killed_finds_its_run_again_on_all_machines(
     assert weight.read_text() == uninterrupted(tmp_path / "alone")
 
 
-def test_a_script_that_fails_on_one_machine_ends_the_run_on_the_others(project: Project) -> None:
-    script = project.folder / "train.py"
-    script.write_text(
-        SCRIPT.replace("pace = float", 'if rank: sys.exit("its shard is missing")\npace = float')
-    )
-    failed = project.orch("run", "orch.yaml", "--run-id", "bad", "--json", code=6)
-    error = json.loads(failed.out)["error"]
-    assert "node 1" in error["message"]
+@pytest.mark.parametrize("rank", [0, 1])
+def test_a_failure_is_that_of_the_machine_where_it_began(project: Project, rank: int) -> None:
+    """The other one fails, too, because it loses its peer; its machine is deleted as well."""
+    missing = f'if rank == {rank}: sys.exit("its shard is missing")\npace = float'
+    (project.folder / "train.py").write_text(SCRIPT.replace("pace = float", missing))
+    failed = project.json("run", "orch.yaml", "--run-id", "bad", code=6)
+    assert ("node 1" in failed["error"]["message"]) == (rank == 1)
+    log = project.folder / "runs" / ("bad.n1" if rank else "bad") / "output.log"
+    assert "its shard is missing" in log.read_text()
     assert machines_of(project) == [] and bridges() == []
 
 
 def test_fewer_machines_than_there_are_need_a_word(project: Project) -> None:
     project.orch("up", "orch.yaml")
     refused = project.orch("up", "orch.yaml", "--set", "resources.nodes=1", code=2)
-    assert "has 2 machines, and resources.nodes is 1 now" in refused.err
+    assert "has 2 machines, and resources.nodes is now 1" in refused.err
     assert len(machines_of(project)) == 2

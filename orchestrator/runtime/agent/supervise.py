@@ -38,10 +38,13 @@ _RSS_UNIT = 1 if sys.platform == "darwin" else 1024
 
 @dataclass
 class Ended:
-    """How the job's first process ended: `status` as os.wait4 gives it, `peak` its memory in bytes."""
+    """How the job's first process ended: `status` as os.wait4 gives it, `peak` its memory in bytes, `at` the
+    time in Unix seconds.
+    """
 
     status: int
     peak: int
+    at: float
 
 
 class Supervision:
@@ -134,7 +137,7 @@ class Supervision:
                 return None
             pid, status, peak = reaped
             if pid == job:
-                return Ended(status, peak)
+                return Ended(status, peak, time.time())
 
     def _members(self, strangers: Set[int]) -> List[int]:
         assert self._job is not None
@@ -212,7 +215,7 @@ class Supervision:
             {
                 **said,
                 "noticed": self._noticed[:_MOST_NOTICED],
-                "ended_at": time.time(),
+                "ended_at": ended.at,
                 "wall_s": round(time.monotonic() - self._began, 3),
                 "log_bytes": log_bytes(self._run),
             }

@@ -10,7 +10,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from orchestrator.errors import RunFailed, StackMismatch
+from orchestrator.errors import StackMismatch
 from orchestrator.leases.joining import Met, problems
 from orchestrator.model import Distribution, Fingerprint, Lock, NodeFacts, RunRecord
 from orchestrator.model.outcomes import ExitReason
@@ -106,16 +106,14 @@ def test_machines_that_compute_differently_are_refused_by_rank_and_name(
     _require_equal(LOCK, (name, "lock:numpy"), fingerprint(), other, 2)
 
 
-def record(
-    reason: str, *, rank: int = 0, ended: float = 10.0, usd: float | None = 0.5, wait: float = 0.1
-) -> RunRecord:
+def record(reason: str, *, rank: int = 0, usd: float | None = 0.5, wait: float = 0.1) -> RunRecord:
     return RunRecord(
         node_run("r", rank),
         f"/runs/r{rank}",
         {"reason": reason, "detail": f"{reason} there"},
         machine={"id": f"m{rank}"},
         cost={"run_usd": usd, "run_seconds": 60.0} if usd is not None else None,
-        attempts=[{"number": 1, "ended_at": ended, "reason": reason, "usd": usd}],
+        attempts=[{"number": 1, "reason": reason, "usd": usd}],
         profile={"steps": 12, "train_s": 20.0, "input_wait": wait, "cpu_utilisation": 0.5},
         rank=rank,
     )
@@ -134,14 +132,14 @@ def test_the_record_of_all_has_their_ends_and_their_costs() -> None:
 
 
 def test_a_machine_that_was_lost_explains_the_failure_of_the_others() -> None:
-    def began(*records: RunRecord) -> int | None:
-        failed = {rank: RunFailed("") for rank in range(len(records))}
-        return _where_it_began(failed, records)
+    def began(*ended: tuple[str, float]) -> int | None:
+        records = [record(reason, rank=rank) for rank, (reason, _) in enumerate(ended)]
+        return _where_it_began(range(len(ended)), records, [at for _, at in ended])
 
-    assert began(record("failed", ended=5.0), record("lost", rank=1, ended=9.0)) == 1
-    assert began(record("cancelled", ended=5.0), record("failed", rank=1, ended=9.0)) == 1
-    assert began(record("failed", ended=5.0), record("failed", rank=1, ended=4.0)) == 1
-    assert began(record("preempted", ended=5.0), record("failed", rank=1, ended=4.0)) == 0
+    assert began(("failed", 5.0), ("lost", 9.0)) == 1
+    assert began(("cancelled", 5.0), ("failed", 9.0)) == 1
+    assert began(("failed", 5.0), ("failed", 4.0)) == 1
+    assert began(("preempted", 5.0), ("failed", 4.0)) == 0
 
 
 def node(rank: int, waited: float | None, busy: float | None = 0.5) -> NodeFacts:
