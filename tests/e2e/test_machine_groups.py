@@ -23,9 +23,8 @@ PORTS = range(20_000, 28_000)
 SERVE = "import socket; s = socket.create_server(('0.0.0.0', 20000)); print('listening')\n" + (
     "c = s.accept()[0]\nwhile data := c.recv(99): print(len(data))"
 )
-GREET = (
-    "import socket; s = socket.create_server(('0.0.0.0', 20000))\nwhile True: s.accept()[0].send(b'hello')"
-)
+GREET = "import socket; s = socket.create_server(('0.0.0.0', 20000))\n" + (
+    "while True: s.accept()[0].send(b'hello')"
 )
 TALK = "import socket, time\nc = socket.create_connection(('{}', 20000))\n" + (
     "while True: c.send(b'x'); time.sleep(0.02)"
