@@ -228,7 +228,7 @@ def _made(call: _Call, output: Output | None) -> RunRecord:
         elsewhere.end_out_of_reach(call.project, lease, call.run_id, call.tell)
     lease = _with_machine(call)
     profile = profile_of(lease, call.wish.overrides)
-    from orchestrator.training.gang import run_on_all
+    from orchestrator.training.one_run import run_on_all
 
     return run_on_all(call.project, lease, profile, call.run_id, call.wish, Interrupts(), output, call.tell)
 

@@ -131,7 +131,7 @@ def attach(
     tell = as_progress(progress)
     with reported(project, profile, run.run_id, tell, began=True) as ended:
         if project.gang_of(held) and not run.collected:
-            from orchestrator.training.gang import run_on_all
+            from orchestrator.training.one_run import run_on_all
             from orchestrator.training.options import RunOptions
 
             again = RunOptions(parallel=True, run_id=run.run_id, words=f"orch logs -f {run.run_id}")

@@ -14,7 +14,7 @@ from orchestrator.runs.known import profile_of
 from orchestrator.runs.retries import failed_places
 from orchestrator.session.interrupts import Interrupts
 from orchestrator.session.project import Project
-from orchestrator.training.gang import run_on_all
+from orchestrator.training.one_run import run_on_all
 from orchestrator.training.options import RunOptions
 from orchestrator.training.resume import require_checkpoints
 from orchestrator.training.retrying import Course, until_it_ends

@@ -125,7 +125,7 @@ def environment(rank: int, addresses: Sequence[str]) -> dict[str, str]:
     }
 
 
-def run_on_all(
+def run_together(
     project: Project,
     lease: Lease,
     profile: Profile,
@@ -140,8 +140,6 @@ def run_on_all(
     If the run ends badly on one, it is cancelled on the others, and the failure is that of the machine where
     it began.
     """
-    if profile.resources.nodes == 1:
-        return one_run(project, lease, profile, name, wish, interrupts, output, tell)
     return _Gang(project, lease, profile, name, wish, tell).train(interrupts, output)
 
 

@@ -33,6 +33,25 @@ from orchestrator.training.options import RunOptions
 from orchestrator.training.start import begin, prepared, running
 
 
+def run_on_all(
+    project: Project,
+    lease: Lease,
+    profile: Profile,
+    name: str,
+    wish: RunOptions,
+    interrupts: Interrupts,
+    output: Output | None,
+    tell: Progress,
+) -> RunRecord:
+    """Like `one_run`, on all machines of the profile: see gang.run_together."""
+    job = (project, lease, profile, name, wish, interrupts, output, tell)
+    if profile.resources.nodes == 1:
+        return one_run(*job)
+    from orchestrator.training.gang import run_together
+
+    return run_together(*job)
+
+
 def one_run(
     project: Project,
     lease: Lease,
