@@ -22,7 +22,7 @@ from orchestrator.providers.local.group import bridges
 from orchestrator.providers.local.survey import survey
 from orchestrator.providers.memory import CATALOG, OPERATIONS, MemoryProvider, Mishap, Temper
 from orchestrator.providers.retry import RetryingProvider
-from tests.clouds import gcp
+from tests.clouds import aws_reach, gcp
 from tests.clouds.aws import Cloud
 from tests.conformance.bed import Bed, Clock
 from tests.conformance.reach import Reach
@@ -102,7 +102,17 @@ def aws_bed(monkeypatch: pytest.MonkeyPatch, cloud: Cloud) -> Bed:
         monkeypatch.setenv(name, value)
     need = Need("aws", memory=Bound(1 << 30), disk=8 << 30, arch="x86_64")
     provider, unsold = open_provider("aws"), "p4d.24xlarge"
-    return Bed(provider, need, need.disk, time.time, lambda: time.sleep(0.05), brief_s=15, unsold=unsold)
+    return Bed(
+        provider,
+        need,
+        need.disk,
+        time.time,
+        lambda: time.sleep(0.05),
+        brief_s=15,
+        unsold=unsold,
+        reaches=lambda machine, address, port: aws_reach.reaches(cloud, machine, address, port),
+        groups=lambda: aws_reach.groups(cloud),
+    )
 
 
 @pytest.fixture(scope="module")

@@ -78,6 +78,8 @@ def test_this_computer_and_its_other_machines_have_no_way_in(bench: Bench) -> No
         away = subprocess.run([sys.executable, "-c", dial], capture_output=True, timeout=30, check=False)
         assert b"hello" not in away.stdout
         assert not reach(bench)(other, here, 20_001)
+        _, there = bench.provider.join(GROUP, [one, other], PORTS)
+        assert not reach(bench)(one, there, 22)
     finally:
         server.kill()
         server.wait()

@@ -39,10 +39,12 @@ from orchestrator.providers.aws import (
     tags,
     tunnel,
 )
+from orchestrator.providers.aws import group as security_group
 from orchestrator.providers.aws.clients import Clients, asking
 from orchestrator.providers.aws.settings import SSM, Settings, read
-from orchestrator.providers.aws.zones import with_zones
+from orchestrator.providers.aws.zones import catalog_regions, with_zones
 from orchestrator.providers.clock import http_time
+from orchestrator.providers.groups import require_sound
 from orchestrator.providers.local.network import answers_ssh
 from orchestrator.providers.regions import list_regions
 from orchestrator.providers.retry import RetryingProvider
@@ -81,7 +83,7 @@ class AwsProvider:
 
     def __init__(self, settings: Settings) -> None:
         self._settings = settings
-        self._clients = Clients(settings, _catalog_regions)
+        self._clients = Clients(settings, catalog_regions)
         self._asked: dict[tuple[str, int, str], tuple[MachineSpec, dict[str, Any]]] = {}
         self._made: dict[str, float] = {}
         self._tunnels = tunnels.Tunnels()
@@ -198,11 +200,14 @@ class AwsProvider:
         instance = self._described(region, _identity(machine))
         return endings.ending_of(instance, region) if instance else None
 
-    def join(self, group: str, machines: Sequence[Machine], ports: range) -> Sequence[str]:  # noqa: ARG002
-        raise ProviderError(Fault.INVALID, f"{self.name} connects no machines.", code="NoGroups")
+    def join(self, group: str, machines: Sequence[Machine], ports: range) -> Sequence[str]:
+        """Connect them by a security group of their own; the addresses are private ones of their network."""
+        require_sound(group, ports)
+        found = {one.id: self._described(self._region(one), _identity(one)) for one in machines}
+        return security_group.join(self._clients, set(map(self._region, machines)), group, found, ports)
 
     def separate(self, group: str) -> None:
-        """Nothing was made."""
+        security_group.separate(self._clients, group)
 
     def require_reach(self, machine: Machine) -> None:
         self._clients.require_region(self._region(machine))
@@ -393,11 +398,3 @@ def _identity(machine: Machine) -> str:
             code="InvalidInstanceID",
         )
     return machine.id
-
-
-def _catalog_regions() -> tuple[str, ...]:
-    """Return the regions of the catalog: orch creates machines nowhere else."""
-    from orchestrator import catalog
-
-    sales = catalog.load("aws").sales.values()
-    return tuple(sorted({sale.region for sold in sales for sale in sold}))

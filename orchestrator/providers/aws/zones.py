@@ -60,3 +60,11 @@ def _sold(clients: Clients, region: str, types: set[str]) -> dict[tuple[str, str
             raise
         return {(region, name): [""] for name in types}
     return {key: sorted(zones) for key, zones in sold.items()}
+
+
+def catalog_regions() -> tuple[str, ...]:
+    """Return the regions of the catalog: orch creates machines nowhere else."""
+    from orchestrator import catalog
+
+    sales = catalog.load("aws").sales.values()
+    return tuple(sorted({sale.region for sold in sales for sale in sold}))

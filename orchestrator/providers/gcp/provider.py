@@ -208,7 +208,9 @@ class GcpProvider(NothingBeside):
         return replace(found, at=stopped) if stopped is not None else found
 
     def join(self, group: str, machines: Sequence[Machine], ports: range) -> Sequence[str]:  # noqa: ARG002
-        raise ProviderError(Fault.INVALID, f"{self.name} connects no machines.", code="NoGroups")
+        raise ProviderError(
+            Fault.INVALID, "Machines at Google are not connected to each other.", code="NoGroups"
+        )
 
     def separate(self, group: str) -> None:
         """Nothing was made."""

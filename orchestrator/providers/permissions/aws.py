@@ -27,9 +27,13 @@ _GIVEN = (
 _NAMED_OURS = (("StringLike", f"aws:RequestTag/{OUR_TAG}", f"{OUR_NAMES}*"),)
 _IS_OURS = (("StringLike", f"aws:ResourceTag/{OUR_TAG}", f"{OUR_NAMES}*"),)
 _AT_LAUNCH = (("StringEquals", "ec2:CreateAction", "RunInstances"),)
+_AT_CREATION = (("StringEquals", "ec2:CreateAction", "CreateSecurityGroup"),)
 _INSTANCES = ("arn:aws:ec2:*:*:instance/*",)
 _OUR_ALARMS = (Grant((f"arn:aws:cloudwatch:*:*:alarm:{OUR_NAMES}*",)),)
 _OUR_INSTANCES = (Grant(_INSTANCES, _IS_OURS),)
+_GROUPS = ("arn:aws:ec2:*:*:security-group/*",)
+_OUR_GROUPS = (Grant(_GROUPS, _IS_OURS),)
+_SEVERAL: Mapping[str, Any] = {"when": "several machines train one model (resources.nodes)"}
 _BY_SESSION: Mapping[str, Any] = {"when": "ORCH_AWS_ADDRESS=ssm", "setting": ("ORCH_AWS_ADDRESS", "ssm")}
 _ALARM_ROLE = "arn:aws:iam::*:role/aws-service-role/events.amazonaws.com/AWSServiceRoleForCloudWatchEvents"
 _SPOT_ROLE = "arn:aws:iam::*:role/aws-service-role/spot.amazonaws.com/AWSServiceRoleForEC2Spot"
@@ -92,10 +96,10 @@ PERMISSIONS = (
     ),
     _aws(
         "ec2:CreateTags",
-        "label a machine as it is made, and keep its proven host key on it",
+        "label what is made as it is made, and keep a machine's proven host key on it",
         "machines",
-        "ec2.run_instances ec2.create_tags",
-        grants=(Grant(_MADE, _AT_LAUNCH), Grant(_INSTANCES, _IS_OURS)),
+        "ec2.run_instances ec2.create_tags ec2.create_security_group",
+        grants=(Grant(_MADE, _AT_LAUNCH), Grant(_GROUPS, _AT_CREATION), Grant(_INSTANCES, _IS_OURS)),
     ),
     _aws(
         "ec2:TerminateInstances",
@@ -103,6 +107,45 @@ PERMISSIONS = (
         "machines",
         "ec2.terminate_instances",
         grants=_OUR_INSTANCES,
+    ),
+    _aws(
+        "ec2:CreateSecurityGroup",
+        "make the security group by which the machines of one model reach each other",
+        "machines",
+        "ec2.create_security_group",
+        grants=(Grant(_GROUPS, _NAMED_OURS), Grant(("arn:aws:ec2:*:*:vpc/*",))),
+        **_SEVERAL,
+    ),
+    *(
+        _aws(
+            f"ec2:{verb}SecurityGroup{way}",
+            f"{does} what goes {where} by it",
+            "machines",
+            f"ec2.{verb.lower()}_security_group_{way.lower()}",
+            grants=_OUR_GROUPS,
+            **_SEVERAL,
+        )
+        for way, where in (("Ingress", "in"), ("Egress", "out"))
+        for verb, does in (("Authorize", "allow"), ("Revoke", "forbid"))
+    ),
+    _aws(
+        "ec2:ModifyNetworkInterfaceAttribute",
+        "put a machine into that security group, and take it out",
+        "machines",
+        "ec2.modify_network_interface_attribute",
+        grants=(
+            Grant(("arn:aws:ec2:*:*:network-interface/*",), _IS_OURS),
+            Grant((*_GROUPS, *_INSTANCES)),
+        ),
+        **_SEVERAL,
+    ),
+    _aws(
+        "ec2:DeleteSecurityGroup",
+        "remove that security group",
+        "machines",
+        "ec2.delete_security_group",
+        grants=_OUR_GROUPS,
+        **_SEVERAL,
     ),
     _aws(
         "cloudwatch:PutMetricAlarm",

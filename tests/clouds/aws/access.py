@@ -53,12 +53,18 @@ def needed(request: Request) -> Sequence[str]:
     """The IAM actions that a request needs."""
     action = _S3.get(request.action, request.action) if request.service == "s3" else request.action
     found = [f"{_PREFIX.get(request.service, request.service)}:{action}"]
+    if request.action == "CreateSecurityGroup" and _tags(request):
+        found.append("ec2:CreateTags")
     if request.action == "RunInstances":
-        if any(name.startswith("TagSpecification.") for name in request.parameters):
+        if _tags(request):
             found.append("ec2:CreateTags")
         if any(name.startswith("IamInstanceProfile.") for name in request.parameters):
             found.append("iam:PassRole")
     return [name for name in found if name not in _FREE]
+
+
+def _tags(request: Request) -> bool:
+    return any(name.startswith("TagSpecification.") for name in request.parameters)
 
 
 def decision(action: str) -> str:

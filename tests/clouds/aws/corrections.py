@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import functools
+from typing import Any
 
 from moto.ec2.models.amis import AmiBackend
 from moto.ec2.models.instances import Instance, InstanceBackend
@@ -55,5 +56,12 @@ def apply() -> None:
         ("instance-state-code", "state_code"),
     ):
         filter_dict_attribute_mapping.setdefault(name, attribute)
+    filter_dict_attribute_mapping["instance.group-id"] = "group_ids_now"
+    setattr(Instance, "group_ids_now", property(_group_ids))  # noqa: B010
     setattr(Instance, "instance_lifecycle", property(lambda self: self.lifecycle))  # noqa: B010
     setattr(Instance, "spot_instance_request_id", None)  # noqa: B010
+
+
+def _group_ids(instance: Any) -> list[str]:
+    """Those of its interfaces as they are now; moto knows those with which it was launched."""
+    return [group.id for nic in instance.nics.values() for group in nic.group_set]
