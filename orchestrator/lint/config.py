@@ -61,7 +61,7 @@ def from_pyproject(text: str, rules: Mapping[str, Rule]) -> Config:
     try:
         value: Any = tomllib.loads(text)
     except tomllib.TOMLDecodeError as error:
-        raise Unknown(f"pyproject.toml is no TOML: {error}") from None
+        raise Unknown(f"pyproject.toml is not valid TOML: {error}") from None
     for key in ("tool", "orch", "lint"):
         value = value.get(key, {}) if isinstance(value, dict) else {}
     if not isinstance(value, dict) or not value:
