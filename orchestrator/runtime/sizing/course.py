@@ -13,7 +13,7 @@ ENOUGH = 8
 """Steps measured for each size, if steps are slow."""
 
 FEWEST = 2
-"""Steps measured for each size, if the budget is spent."""
+"""Minimum number of sizes, and of measured steps of each, whatever the budget."""
 
 _SLOW = 2.0
 """Seconds for all steps of a size; if they take longer, steps count as slow."""

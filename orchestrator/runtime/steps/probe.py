@@ -14,12 +14,12 @@ not count.
 """
 
 _CREDIT = 0.025
-"""Seconds of CPU time that probing may use at the begin, so that a short job is measured too. Importing
+"""Seconds of CPU time that probing may use at the start, so that a short job is measured too. Importing
 TensorFlow takes hundreds of times as long.
 """
 
 _GAP = 6
-"""Maximum number of steps between two probes at the begin; it grows, so that probes spread over the run."""
+"""Maximum number of steps between two probes at the start; it grows, so that probes spread over the run."""
 
 
 class Pulled(NamedTuple):
