@@ -53,7 +53,7 @@ _PUT = (
     '{ code=$?; rm -f -- "$2"; exit "$code"; }'
 )
 
-# $1 the file. Prints its size, then that many of its bytes; of a growing file, those present at the begin.
+# $1 the file. Prints its size, then that many of its bytes; of a growing file, those present at the start.
 _IRREGULAR = 66
 _DIGITS = 20
 _GET = (

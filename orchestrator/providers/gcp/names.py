@@ -9,8 +9,8 @@ import uuid
 from orchestrator.model import MachineSpec
 
 USER = "orch"
-"""The login account of a machine without OS Login; Google's agent creates it. It has sudo, so it can power
-off.
+"""The login account of a machine without OS Login; Google's agent creates it. It may power
+the machine off.
 """
 
 NETWORK_TAG = "orch"
@@ -21,9 +21,7 @@ NOTE_DEADLINE = "orch-deadline"
 NOTE_IMAGE = "orch-image"
 NOTE_USER = "orch-user"
 NOTE_KEY = "orch-key"
-"""Key of a label on machines with OS Login: the account, and the fingerprint of the lease's key in its
-profile.
-"""
+"""NOTE_USER and NOTE_KEY are for OS Login: the account, and the fingerprint of the key in its profile."""
 
 GUEST_NAMESPACE = "orch"
 GUEST_STATE = "state"

@@ -65,7 +65,7 @@ script begins long after ssh answers, and a login does not need it.
 """
 
 _BOOTING_S = 540.0
-"""Seconds that the first boot may take after it reported its begin: it may install a driver."""
+"""Seconds that the first boot may take after it reported its start: it may install a driver."""
 
 
 def open_gcp(state: Path | None = None) -> Provider:  # noqa: ARG001 (Google keeps it)
