@@ -75,10 +75,7 @@ def candidates(
     if finding.kind in ("dtype", "missing", "shape"):
         order = ("source", "arguments", "command", "stdin", "keras", "policy", "compile", *order)
     if finding.rounding:
-        order = (
-            *(topic for topic in order if topic != "data"),
-            "data",
-        )  # other data rarely cause such a small difference
+        order = (*(topic for topic in order if topic != "data"), "data")  # which rarely does so little
     ranked = sorted(differences, key=lambda each: order.index(each.topic) if each.topic in order else 99)
     return (*ranked, *suggested, *replays(finding, other))
 

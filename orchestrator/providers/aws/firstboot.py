@@ -105,7 +105,7 @@ def user_data(*, lasts: float, user: str, authorized_key: str, script: str, host
     if len(text.encode()) > LARGEST:
         raise ProviderError(
             Fault.INVALID,
-            f"The user-data (instructions for the first boot) would have  {len(text.encode())} bytes; "
+            f"The user-data (instructions for the first boot) would have {len(text.encode())} bytes; "
             f"EC2 accepts {LARGEST}.",
             code="UserDataLengthExceeded",
         )

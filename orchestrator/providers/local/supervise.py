@@ -139,9 +139,7 @@ def _default_signals() -> None:
     signal.pthread_sigmask(signal.SIG_SETMASK, ())
     for number in (signal.SIGINT, signal.SIGQUIT, signal.SIGHUP, signal.SIGTERM):
         signal.signal(number, signal.SIG_DFL)
-    signal.signal(
-        signal.SIGPIPE, signal.SIG_IGN
-    )  # subprocess restores the default for the machine's processes
+    signal.signal(signal.SIGPIPE, signal.SIG_IGN)  # subprocess restores the default in the machine
 
 
 def _adopt_orphans() -> None:

@@ -76,9 +76,7 @@ def watch(base: str, orders: Orders) -> int:
         if known is not None and processes.alive(known["pid"], known["start"]):
             if known.get("program") == _program():
                 return int(known["pid"])
-            processes.signal_all(
-                [known["pid"]], signal.SIGKILL
-            )  # a watcher of another version, which reads other orders
+            processes.signal_all([known["pid"]], signal.SIGKILL)  # of a version with other orders
         else:
             _detach(base)
         time.sleep(0.02)
@@ -129,9 +127,7 @@ def _watch(base: str) -> None:
         if deadline.saving(base):
             ears.announce(notices.of_deadline(deadline.left(base) or 0.0))
         why = due(base, orders, idleness.seconds())
-        if why == "idle" and processes.naming(
-            base
-        ):  # for example an installation, an upload, or a program of the user
+        if why == "idle" and processes.naming(base):  # such as an installation or a program of the user
             idleness.used()
         elif why is not None:
             print(f"{time.time():.0f} {why}: {' '.join(orders.command)}", file=sys.stderr, flush=True)

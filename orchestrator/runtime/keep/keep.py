@@ -61,9 +61,7 @@ def keep(run: RunDir, spec: Dict[str, Any]) -> None:
     If the run is ended because its loss is not finite, nothing more is copied: only earlier copies are
     useful.
     """
-    signal.signal(
-        signal.SIGTERM, signal.SIG_IGN
-    )  # the machine shuts down: the last save is the most important one
+    signal.signal(signal.SIGTERM, signal.SIG_IGN)  # at a shutdown, the last save is the most important one
     signal.signal(signal.SIGINT, signal.SIG_IGN)
     os.nice(5)
     set_oom_score(_FIRST_KILLED)

@@ -27,7 +27,7 @@ _FRAMES = ("File ", "Detected at", "in user code", "<frozen", "[[{{", "Stack tra
 _LONGEST = 300
 
 
-def parse_options(error: BaseException) -> str:
+def describe_error(error: BaseException) -> str:
     """Return one line on an error: of the many that frameworks print, those that name the cause."""
     text = _COLOURS.sub("", str(error)).split("Arguments received by")[0]
     lines = [line.strip() for line in text.splitlines()]
@@ -77,7 +77,7 @@ class Course:
         if self.notes and self.notes[-1]["why"] == "began":
             self.notes.pop()
         self.notes.append(
-            {"batch": rows, "why": "failed", "error": type(error).__name__, "detail": parse_options(error)}
+            {"batch": rows, "why": "failed", "error": type(error).__name__, "detail": describe_error(error)}
         )
         self._save()
 

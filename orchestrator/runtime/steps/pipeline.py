@@ -76,9 +76,7 @@ class Pipelines:
                 self._told = True
                 self._log.note({"event": "model", **describe(model, iterator)})
             self._size = self._log.note(self._line(iterator))
-        except (
-            Exception
-        ) as error:  # no model exists, or in another format: the fact is missing, and the job does not fail
+        except Exception as error:  # no model, or one in another format: only this fact is missing
             self._works = False
             self._log.note({"event": "pipeline", "unknown": type(error).__name__})
         self._due = perf_counter() + self._cadence.next(process_time() - began, self._size)

@@ -71,9 +71,7 @@ def claim(run: RunDir) -> int:
 
 def upload(run: RunDir, grant: Grant) -> None:
     """Send each new copy of the checkpoints, and the log, during the run; then what it left."""
-    signal.signal(
-        signal.SIGTERM, signal.SIG_IGN
-    )  # the machine shuts down: the last copy is the most important one
+    signal.signal(signal.SIGTERM, signal.SIG_IGN)  # at a shutdown, the last copy is the most important one
     signal.signal(signal.SIGINT, signal.SIG_IGN)
     os.nice(5)
     set_oom_score(_FIRST_KILLED)
