@@ -102,7 +102,7 @@ class OrchError(Exception):
 
     exit_code = 1
     once_ended: str | None = None
-    """The next command if the machine that the error is about was deleted; None: `next_command` stays."""
+    """The next command once the machine in question was deleted; None: the command that failed, again."""
 
     def __init__(self, message: str, *, exists: str | None = None, next_command: str | None = None) -> None:
         super().__init__(message)
@@ -221,9 +221,7 @@ class HostError(OrchError):
 
 
 class LoginRefused(HostError):
-    """The machine proved its identity but refused the login, as it does until its first boot has created the
-    account.
-    """
+    """The machine proved its identity, but its login account does not exist yet, or refuses the key."""
 
 
 class HostKeyError(HostError):
@@ -238,7 +236,7 @@ class MalformedAnswer(HostError):
 
 
 class FileRefused(MalformedAnswer):
-    """A file of the machine was not downloaded: it is too large, not a regular file, or not as announced."""
+    """A file of the machine was not downloaded: too large, not a regular file, or not as announced."""
 
 
 class StackError(OrchError):
@@ -307,9 +305,7 @@ class Missing(StorageError):
 
 
 class Changed(StorageError):
-    """The object has another version. `expected` and `found` are versions: None for an absent object, "" if
-    not known.
-    """
+    """`expected` and `found` are versions of the object: None if it is absent, "" if not known."""
 
     def __init__(self, url: str, key: str, *, expected: str | None, found: str | None = "") -> None:
         wanted = "to be absent" if expected is None else f"at version {expected}"
