@@ -84,7 +84,7 @@ if TYPE_CHECKING:
 __version__ = "0.2.0"
 
 _ROOMS = ("orchestrator.api", "orchestrator.errors", "orchestrator.profile")
-"""Where a name may live; the heavier later."""
+"""Modules that are searched for a name, the slowest to import last."""
 
 __all__ = [
     "Approve",
@@ -159,7 +159,7 @@ def __dir__() -> list[str]:
 
 
 class _Package(ModuleType):
-    """A package whose public names stay what they are when a room of the same name is imported, as `plan`."""
+    """A package that keeps its public names when a submodule of the same name is imported, such as `plan`."""
 
     def __setattr__(self, name: str, value: object) -> None:
         if not (name in __all__ and isinstance(value, ModuleType)):

@@ -70,10 +70,10 @@ EXIT_NOT_ACCEPTED = 20
 EXIT_INTERRUPTED = 130
 
 NOTHING_CREATED = "Nothing was created; nothing costs money."
-"""What exists after an error where no machine was asked for."""
+"""What exists after an error before a machine was requested."""
 
 NOTHING_RUNS = "Nothing is running; nothing costs money."
-"""What exists after an error where the machine is gone."""
+"""What exists after an error once the machine is gone."""
 
 _WORTH_REPEATING = frozenset(
     (EXIT_CAPACITY, EXIT_CONTACT, EXIT_PREEMPTED, EXIT_RUN_LOST, EXIT_RESULTS_LOST, EXIT_BUSY, EXIT_STALLED)
@@ -96,13 +96,13 @@ class Fault(StrEnum):
 class OrchError(Exception):
     """What happened, what still exists (and costs), and the next command.
 
-    `message` is one or more full sentences; `exists` says what is left and its price, None where
-    nothing was made; `next_command` can be typed as it stands.
+    `message` is one or more full sentences; `exists` says what is left and its price, None if nothing was
+    created; `next_command` can be typed as it is.
     """
 
     exit_code = 1
     once_ended: str | None = None
-    """The next command where the machine that the error is about was ended; None for the one that failed."""
+    """The next command once the machine in question was deleted; None: the command that failed, again."""
 
     def __init__(self, message: str, *, exists: str | None = None, next_command: str | None = None) -> None:
         super().__init__(message)
@@ -122,7 +122,7 @@ class OrchError(Exception):
 
 
 class LocalError(OrchError):
-    """This computer refused; what was made elsewhere is untouched."""
+    """This computer refused; nothing that was created elsewhere is affected."""
 
 
 class BeforeTheRun(KeyboardInterrupt):
@@ -221,7 +221,7 @@ class HostError(OrchError):
 
 
 class LoginRefused(HostError):
-    """The machine proved itself and did not let us in: so it is while its first boot makes the account."""
+    """The machine proved its identity, but its login account does not exist yet, or refuses the key."""
 
 
 class HostKeyError(HostError):
@@ -229,14 +229,14 @@ class HostKeyError(HostError):
 
 
 class MalformedAnswer(HostError):
-    """The machine answered what our runtime never says: nothing of the answer was used.
+    """The machine gave an answer that orch's runtime never gives; nothing of it was used.
 
-    To ask again does not help, so nothing that catches HostError repeats it.
+    Asking again does not help, so callers that retry a HostError do not retry this one.
     """
 
 
 class FileRefused(MalformedAnswer):
-    """A file of the machine was not fetched: too large, no regular file, or not what was announced."""
+    """A file of the machine was not downloaded: too large, not a regular file, or not as announced."""
 
 
 class StackError(OrchError):
@@ -271,7 +271,7 @@ class StorageFault(StrEnum):
 
 
 class StorageError(OrchError):
-    """The only error that a store raises, but for LocalError where a file of this computer refused."""
+    """The only error that a store raises, apart from LocalError for a file of this computer."""
 
     exit_code = EXIT_PROVISION
 
@@ -305,7 +305,7 @@ class Missing(StorageError):
 
 
 class Changed(StorageError):
-    """`expected` and `found` are versions; None is an object that is absent, "" one that was not learned."""
+    """`expected` and `found` are versions of the object: None if it is absent, "" if not known."""
 
     def __init__(self, url: str, key: str, *, expected: str | None, found: str | None = "") -> None:
         wanted = "to be absent" if expected is None else f"at version {expected}"
@@ -321,7 +321,7 @@ class Corrupt(StorageError):
 
 
 class RunFailed(OrchError):
-    """The training failed. `record` is the RunRecord that was pulled all the same, where there is one."""
+    """The training failed. `record` is the RunRecord, if one could be pulled nevertheless."""
 
     exit_code = EXIT_RUN
     record: object | None = None

@@ -1,4 +1,4 @@
-"""Start, watch and end runs by a Host, wherever it leads. All that lasts is in the run's own folder there."""
+"""Start, follow and end runs through a Host. Their whole state is in the run's folder on that side."""
 
 from __future__ import annotations
 
@@ -23,7 +23,7 @@ _TIMEOUT = 900.0
 """Seconds for a verb to answer; laying out a large tree is the slowest."""
 
 MOST_RUNS = 10_000
-"""Runs of one machine that wait for somebody, at most; names of others are passed over."""
+"""Maximum number of runs of one machine that wait to be fetched; further ones are ignored."""
 
 _RUN_ID = re.compile(r"[A-Za-z0-9][A-Za-z0-9._-]{0,99}")
 _REASON = re.compile(r"[a-z_]{1,40}")
@@ -40,7 +40,7 @@ for run in "$1"/runs/*; do
 done
 [ ! -e "$1/runs" ] || [ -r "$1/runs" ] && echo .
 """
-"""In shell, as it must serve with every version of the runtime there, and with none."""
+"""Shell text, so that it works with every version of the runtime there, and without one."""
 
 _GROWN = r"""
 [ -f "$1" ] || exit 0
@@ -49,7 +49,7 @@ tail -c "+$2" "$1" | head -c "$3"
 """
 
 MOST_ENTRIES = 1_000_000
-"""Files, folders and links of one run, at most."""
+"""Maximum number of files, folders and links of one run."""
 
 
 class FollowInterrupted(HostError):
@@ -59,12 +59,12 @@ class FollowInterrupted(HostError):
     """
 
     def __init__(self, message: str, offset: int) -> None:
-        super().__init__(message, exists="The run itself goes on.", next_command="orch logs -f")
+        super().__init__(message, exists="The run itself continues.", next_command="orch logs -f")
         self.offset = offset
 
 
 class PathTaken(Busy):
-    """The data of an active run are at a path that this job needs. `run_id`: that run of the user."""
+    """The data of an active run are at a path that this job needs. `run_id`: that other run."""
 
     def __init__(self, message: str, run_id: str) -> None:
         super().__init__(message, next_command=f"orch logs -f {run_id}    # then the same command again")
@@ -76,7 +76,7 @@ class OutputShrank(MalformedAnswer):
 
 
 def run_dir(agent: Agent, run_id: str) -> str:
-    """The run's folder on that side."""
+    """Return the run's folder on that side."""
     return f"{agent.base}/runs/{run_id}"
 
 
@@ -91,13 +91,14 @@ def start(
     restored: TreeLink | None = None,
     grant: Grant | None = None,
 ) -> RunState:
-    """Begin the job, detached, or find it where it began already: a run id is run once, whatever happens.
+    """Start the job, detached, or return the state of the one that was started already: a run id runs only
+    once.
 
-    `outputs` are globs of what it leaves (empty: all that it creates or changes), `checkpoints` of what it
-    goes on from; `restored` is put into its working folder. `awaited`: the machine counts as used until
-    `mark_collected` says that the results were fetched, or they are in the store that `grant` writes to.
-    Raises PathTaken where another run is active at an absolute target, UsageError where the id belongs to
-    another job or the trees cannot be laid out, HostError where contact was lost.
+    `outputs`: globs of the files to collect (empty: all that it creates or changes). `checkpoints`: globs of
+    the files from which it can resume. `restored`: files to put into its working folder. `awaited`: the
+    machine counts as used until `mark_collected` reports that the results were fetched, or until they are in
+    the store that `grant` writes to. Raises PathTaken if another run is active at an absolute target,
+    UsageError if the id belongs to another job or the trees cannot be laid out, HostError if contact is lost.
     """
     spec = {
         **asdict(job),
@@ -111,7 +112,7 @@ def start(
 
 
 def state(host: Host, agent: Agent, run_id: str) -> RunState:
-    """How the run stands; "absent" where there is none."""
+    """Return the run's state; "absent" if there is no such run."""
     return _checked(host, "state", _ask(RunState, host, agent, "state", run_id))
 
 
@@ -124,10 +125,10 @@ def follow(
     *,
     live: bool = True,
 ) -> int:
-    """Pass on the run's output from byte `offset` until it has ended; the new offset.
+    """Pass on the run's output from byte `offset` until the run has ended; returns the new offset.
 
-    Without `live`, only what there is now. Raises FollowInterrupted, a HostError, where contact was lost,
-    and OutputShrank where the output is shorter than `offset`.
+    Without `live`, only what exists now. Raises FollowInterrupted, a HostError, if contact is lost, and
+    OutputShrank if the output is shorter than `offset`.
     """
     arguments = (agent.base, run_id, str(offset), *(("--follow",) if live else ()))
     try:
@@ -161,28 +162,30 @@ def grown(host: Host, agent: Agent, run_id: str, name: str, begin: int, most: in
 
 
 def mark_collected(host: Host, agent: Agent, run_id: str) -> None:
-    """Tell the machine that the run's results are here, whole and verified: it may count as idle from now on.
+    """Tell the machine that the run's results are here, complete and verified, so that it may count as idle.
 
-    May be repeated. Raises HostError where contact was lost.
+    May be repeated. Raises HostError if contact is lost.
     """
     host.run(("touch", f"{run_dir(agent, run_id)}/collected"), timeout=30)
 
 
 def cancel(host: Host, agent: Agent, run_id: str, grace: float = 10.0) -> RunState:
-    """End the run: asked first, after `grace` seconds made to. Its state then. Ended already is success."""
+    """End the run: ask it to, and kill it after `grace` seconds; returns its state. An ended run is a
+    success.
+    """
     return _checked(host, "cancel", _ask(RunState, host, agent, "cancel", run_id, "--grace", str(grace)))
 
 
 @dataclass(frozen=True)
 class Waiting:
-    """A run that was started and not fetched. `reason`: how it ended, None where it may go on."""
+    """A run that was started and not fetched. `reason`: how it ended, None if it may still be running."""
 
     run_id: str
     reason: str | None
 
 
 def waiting(host: Host, base: str) -> tuple[Waiting, ...]:
-    """The runs below `base` that were started to be fetched, and were not. Raises HostError."""
+    """Return the runs below `base` whose results were requested and not fetched yet. Raises HostError."""
     done = host.run(("sh", "-c", _WAITING, "sh", base), timeout=60.0, most=SHORT)
     if done.returncode != 0:
         raise HostError(f"{host.name} could not list its runs: {last_words(done.stderr)}")
@@ -204,7 +207,7 @@ def room(host: Host, agent: Agent) -> Room:
 
 
 def rename(host: Host, agent: Agent, run_id: str, name: str) -> None:
-    """Keep a run that has ended under another name, so that its id is free. Absent already is success."""
+    """Rename an ended run, so that its id is free. A missing run is a success."""
     script = 'if [ -e "$1" ]; then mv -T -- "$1" "$2"; fi'
     done = host.run(("sh", "-c", script, "sh", run_dir(agent, run_id), run_dir(agent, name)), timeout=60.0)
     if done.returncode != 0:
@@ -213,10 +216,10 @@ def rename(host: Host, agent: Agent, run_id: str, name: str) -> None:
 
 @dataclass(frozen=True)
 class Unwritten:
-    """An output that was asked for and that a run did not write.
+    """A requested output that a run did not write.
 
-    `nearest`: the file that it made whose name is most like it; None where it made none. `no_other`: it wrote
-    nothing that was asked for.
+    `nearest`: the file of the run with the most similar name; None if it wrote none. `no_other`: it wrote no
+    requested output at all.
     """
 
     pattern: Annotated[str, Most(4096)]
@@ -226,8 +229,9 @@ class Unwritten:
 
 @dataclass(frozen=True)
 class Mount:
-    """A call by which a process of a run changed what lies at a path for it. `target`: "" where it is not
-    known."""
+    """A system call by which a process of a run changed what is visible at a path. `target`: "" if it is not
+    known.
+    """
 
     program: Annotated[str, Most(1000)]
     call: Annotated[str, Most(100)]
@@ -238,7 +242,7 @@ class Mount:
 class Left:
     """The files that an ended run left. `altered`: data files that were written during the run.
 
-    `mounts`: what it may have read in place of its data. `watched`: whether it was watched for these.
+    `mounts`: mounts that may have hidden its data. `watched`: whether the run was watched for mounts.
     """
 
     entries: Annotated[tuple[Entry, ...], Most(MOST_ENTRIES)]
@@ -251,45 +255,48 @@ class Left:
 def outputs(host: Host, agent: Agent, run_id: str, *, again: bool = False) -> tuple[Entry, ...]:
     """List files that an ended run created or changed, relative to `<run_dir>/work`.
 
-    As it was listed at the run's end; with `again`, as it lies there now.
+    As listed at the run's end; with `again`, as they are now.
     """
     return left(host, agent, run_id, again=again).entries
 
 
 def left(host: Host, agent: Agent, run_id: str, *, again: bool = False) -> Left:
-    """As `outputs`, with what became of the run's data."""
+    """Return the same as `outputs`, and what happened to the run's data."""
     arguments = (run_id, "--again") if again else (run_id,)
     return _ask(Left, host, agent, "outputs", *arguments, most=LONG)
 
 
 def checkpoints(host: Host, agent: Agent, run_id: str) -> Snapshots:
-    """List the whole copies of a run's checkpoints that its machine holds, the newest last."""
+    """List the complete copies of a run's checkpoints on its machine, the newest last."""
     return _ask(Snapshots, host, agent, "checkpoints", run_id, most=LONG)
 
 
 @dataclass(frozen=True)
 class Uploads:
-    """What the machine itself put into the run's store. `state`: "none" (it was given no grant), "going"
-    (more may come), "done" (all that the run left is there), or "over" (nothing more comes, and not all is
-    there). `refused`: why the store did not take what was sent last."""
+    """What the machine itself uploaded to the run's store. `state`: "none" (it has no grant), "going" (more
+    may come), "done" (everything that the run left was uploaded), or "over" (nothing more comes, and
+    something is missing). `refused`: why the store refused the last upload.
+    """
 
     state: Literal["none", "going", "done", "over"]
     refused: Annotated[str, Most(1000)] = ""
 
     @property
     def is_trusted(self) -> bool:
-        """Whether nobody else need put there what the run saves."""
+        """Return whether the machine uploads everything, so that no client has to."""
         return self.state in ("going", "done") and not self.refused
 
 
 def uploads(host: Host, agent: Agent, run_id: str) -> Uploads:
-    """How far the machine is with what it puts into the store."""
+    """Return the progress of the machine's uploads to the store."""
     return _ask(Uploads, host, agent, "uploads", run_id)
 
 
 @dataclass(frozen=True)
 class EventsPiece:
-    """Bytes of a file that a run writes for TensorBoard, from byte `at` on; 0 where it was written anew."""
+    """Bytes of a file that a run writes for TensorBoard, from byte `at` on; 0 if the file was written
+    anew.
+    """
 
     path: Annotated[str, Most(1000)]
     at: Annotated[int, Between(0, 1 << 40)]
@@ -298,26 +305,26 @@ class EventsPiece:
 
 @dataclass(frozen=True)
 class Events:
-    """What a run wrote for TensorBoard. `more`: there is more now."""
+    """What a run wrote for TensorBoard. `more`: further bytes exist already."""
 
     files: Annotated[tuple[EventsPiece, ...], Most(1000)]
     more: bool
 
 
 def events(host: Host, agent: Agent, run_id: str, have: Mapping[str, int]) -> Events:
-    """What the run's files for TensorBoard have beyond the sizes of `have` (by path, in bytes)."""
+    """Return what the run's TensorBoard files have beyond the sizes in `have` (by path, in bytes)."""
     asked = json.dumps({"have": dict(have)}).encode()
     return _ask(Events, host, agent, "events", run_id, stdin=asked, most=LONG)
 
 
 def checkpoint_files(agent: Agent, run_id: str, seq: int) -> str:
-    """The folder on the machine with the files of one copy."""
+    """Return the folder on the machine with the files of one copy."""
     return f"{run_dir(agent, run_id)}/checkpoints/{seq:06d}/files"
 
 
 @dataclass(frozen=True)
 class _Refusal:
-    """What a verb says on standard error when it cannot do what it was asked."""
+    """The message of a verb on standard error if it fails."""
 
     kind: Annotated[str, Most(40)]
     error: Annotated[str, Most(10_000)]
@@ -333,7 +340,7 @@ def _ask(
     stdin: bytes | None = None,
     most: int = SHORT,
 ) -> T:
-    """One verb's answer. Raises MalformedAnswer where it is no `shape`."""
+    """Return the answer of one verb. Raises MalformedAnswer if it does not have this `shape`."""
     argv = agent.argv(verb, agent.base, *arguments)
     done = host.run(argv, stdin=stdin, timeout=_TIMEOUT, most=most)
     if done.returncode != 0:
@@ -351,7 +358,9 @@ def _refusal(done: Completed) -> OrchError:
         words = last_words(done.stderr) or "it said nothing"
         return HostError(f"The runtime there ended with status {done.returncode}: {words}")
     if said.kind == "truncated":
-        return OutputShrank(plain(said.error), exists="The run itself goes on.", next_command="orch logs -f")
+        return OutputShrank(
+            plain(said.error), exists="The run itself continues.", next_command="orch logs -f"
+        )
     if said.kind == "taken" and said.by:
         return PathTaken(plain(said.error), said.by)
     of_the_request = said.kind in ("invalid", "conflict", "stage", "absent")
@@ -359,7 +368,7 @@ def _refusal(done: Completed) -> OrchError:
 
 
 def _checked(host: Host, verb: str, state: RunState) -> RunState:
-    """`state`, if its parts agree: what ended says how, and what goes on does not."""
+    """Return `state` if it is consistent: an ended run has an exit, an active one has none."""
     if (state.exit is not None) != (state.state in ("ended", "lost")):
         raise malformed(
             host.name, verb, f"a run that is {state.state} {'with' if state.exit else 'without'} an end"

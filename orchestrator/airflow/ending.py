@@ -41,20 +41,20 @@ class Ending:
             )  # fmt: skip
 
     def go(self) -> None:
-        """Begin; the task holds no lock of the run any more."""
+        """Begin, because the task holds no lock of the run any more."""
         if self._process.stdin:
             self._process.stdin.close()
 
     def wait(self) -> bool:
-        """Wait for the end. Whether the run has ended and nothing of it costs money."""
+        """Wait for the end. Return whether the run has ended and nothing of it costs money."""
         return self._process.wait() == 0
 
 
 def end(folder: Path, run_id: str, tell: Progress) -> bool:
-    """Cancel the run, bring home what it wrote, and delete the machine that was made for it.
+    """Cancel the run, download what it wrote, and delete the machine that was created for it.
 
-    Whether that is all done. A step that failed is reported, and the others are tried all the same. A machine
-    that was there before the run is kept.
+    Return whether all of that is done. If a step fails, that is reported and the others are tried anyway. A
+    machine that existed before the run is kept.
     """
     project = Project.at(folder)
     done = _carried_out(partial(_cancel, project, run_id, tell), tell)

@@ -99,7 +99,7 @@ class OrchRunOperator(BaseOperator):
         self._called, self._active = run_id, True
         try:
             with ending_for_task(Project.at(folder), run_id, output):
-                pass  # what killed the try before is done
+                pass  # the call of the earlier try has ended
             record = self._run(folder, run_id, retry_failed, output)
         except OrchError as error:
             failed = AirflowException if error.worth_repeating else AirflowFailException
@@ -169,6 +169,6 @@ class _TaskLog:
             self._log.info("%s", line.decode(errors="replace"))
 
     def close(self) -> None:
-        """Log a last line without an end."""
+        """Log the last line if it is incomplete."""
         if self._rest:
             self.write(b"\n")

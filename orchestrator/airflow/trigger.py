@@ -14,11 +14,11 @@ from orchestrator.airflow.waiting import is_active
 from orchestrator.errors import OrchError
 
 _MOST_FAILURES = 5
-"""So many questions in a row may fail; then the task is resumed, and its call says what is wrong."""
+"""Maximum number of failed checks in a row; then the task is resumed, and its call reports the problem."""
 
 
 class OrchRunTrigger(BaseTrigger):
-    """Ask about a detached run every `poll_s` seconds, and fire once it is active no more.
+    """Check a detached run every `poll_s` seconds, and fire when it is no longer active.
 
     The triggerer needs the project's folder and the credentials that the workers have.
     """

@@ -6,7 +6,7 @@ from orchestrator.api import status
 
 _GOING = ("started", "running")
 _SILENT = "unknown"
-"""How the state of a run begins whose machine did not answer."""
+"""The beginning of the state of a run whose machine did not answer."""
 
 
 def is_active(folder: str, run_id: str) -> bool:

@@ -1,4 +1,4 @@
-"""Words for the completion of a shell: from this project's files alone, and quickly."""
+"""Words for a shell's completion: from this project's files only, and quickly."""
 
 from __future__ import annotations
 
@@ -12,7 +12,7 @@ _MOST = 50
 
 
 def run_ids(begin: str, folder: Path | None = None) -> list[str]:
-    """The newest runs of this project whose ids begin so."""
+    """Return the newest runs of this project whose ids start with `begin`."""
     with suppress(OSError, OrchError):
         runs = (each for each in (Project.at(folder).root / "runs").iterdir() if each.name.startswith(begin))
         known = [(each.stat().st_mtime, each.name) for each in runs if not each.name.startswith(".")]
@@ -21,7 +21,7 @@ def run_ids(begin: str, folder: Path | None = None) -> list[str]:
 
 
 def lease_ids(begin: str, folder: Path | None = None) -> list[str]:
-    """The open leases of this project whose ids begin so."""
+    """Return the open leases of this project whose ids start with `begin`."""
     with suppress(OSError, OrchError):
         return [each.id for each in Project.at(folder).open_leases() if each.id.startswith(begin)][:_MOST]
     return []

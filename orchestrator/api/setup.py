@@ -95,5 +95,5 @@ def _range(source: str) -> str:
     except ValueError as error:
         raise UsageError(f"--from takes an address or a range like 203.0.113.7/32: {error}.") from error
     if found.prefixlen == 0:
-        raise UsageError(f"{source} is everybody: ssh is let in from your addresses alone.")
+        raise UsageError(f"{source} admits everybody; ssh must be admitted from your own addresses only.")
     return str(found)

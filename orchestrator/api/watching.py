@@ -38,7 +38,7 @@ def watch(
     project, name = Project.at(folder), check_run_id(run_id)
     lease = _lease_of(project, name)
     if lease is None:
-        raise no_such_run(f"Nothing in {project.root} began a run {name}.", name, known_ids(project))
+        raise no_such_run(f"No run {name} was started in {project.root}.", name, known_ids(project))
     tell = as_progress(progress)
     from orchestrator.training.options import RunOptions, sets
 

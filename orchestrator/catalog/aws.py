@@ -18,7 +18,7 @@ from orchestrator.model import Offer
 _MIB = 1 << 20
 _ARCHITECTURES = ("x86_64", "arm64")
 _PRICED_FROM = "us-east-1"
-"""The price list is answered in few regions, for all."""
+"""The price list for all regions is available in a few regions only, such as this one."""
 _AUTH = {
     *("AuthFailure", "UnauthorizedOperation", "AccessDenied", "AccessDeniedException", "ExpiredToken"),
     *("InvalidClientTokenId", "UnrecognizedClientException", "SignatureDoesNotMatch", "OptInRequired"),

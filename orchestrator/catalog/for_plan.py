@@ -22,7 +22,7 @@ def offers_for(need: Need, provider: Provider | None) -> tuple[Offer, ...]:
     A region without recorded machines of the needed kind is asked once, and the answer is stored.
     """
     for region in _unrecorded(need) if provider else ():
-        with suppress(ProviderError):  # warnings_for says it
+        with suppress(ProviderError):  # warnings_for reports it
             catalog.refresh(need.cloud, region=region)
     serving: Sequence[Offer] = provider.offers(need) if provider else catalog.offers(need)
     return (*serving, *(catalog.near(need) if is_recorded(need.cloud) else ()))

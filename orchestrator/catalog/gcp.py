@@ -19,7 +19,7 @@ from orchestrator.model import Offer
 _MIB = 1 << 20
 _SSD_GB = 375
 _SHARED_CORES = {"e2-micro": 0.25, "e2-small": 0.5, "e2-medium": 1.0}
-"""How much of a core those are billed for that share theirs."""
+"""The share of a core for which shared-core types are billed."""
 _BILLED_AS = {"a3-megagpu": "a3plus", "a3-ultragpu": "a3ultra"}
 _COMPUTE = ("CLOUDSDK_API_ENDPOINT_OVERRIDES_COMPUTE", "https://compute.googleapis.com", "compute/v1")
 _BILLING = ("CLOUDSDK_API_ENDPOINT_OVERRIDES_CLOUDBILLING", "https://cloudbilling.googleapis.com", "v1")
@@ -84,7 +84,7 @@ _PROJECT = ("GOOGLE_CLOUD_PROJECT", "CLOUDSDK_CORE_PROJECT", "GCLOUD_PROJECT")
 
 
 def _anonymous(environ: Mapping[str, str]) -> bool:
-    """Return credentials for an emulator on this computer, which needs no login."""
+    """Return whether no login is needed: for an emulator on this computer, or if gcloud is configured so."""
     said = environ.get("CLOUDSDK_AUTH_DISABLE_CREDENTIALS", "").lower() in ("1", "true", "yes", "on")
     return said or environ.get(_COMPUTE[0], "").startswith("http://")
 

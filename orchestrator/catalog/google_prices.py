@@ -68,7 +68,9 @@ def _what(description: str, family: str) -> tuple[str, str] | None:
 
 
 def _gpu(words: str) -> str:
-    """`Tesla T4` → T4, `Tesla A100 80GB` → A100-80GB, `H100 80GB Mega` → H100-MEGA."""
+    """Return the catalog's name: `Tesla T4` → T4, `Tesla A100 80GB` → A100-80GB, `H100 80GB Mega` →
+    H100-MEGA.
+    """
     bare = re.sub(r"^Tesla ", "", words.strip(), flags=re.I).upper()
     bare = re.sub(r"^(H100|H200) (80GB|141GB)", r"\1", bare)
     return accelerator_name(bare, 0)

@@ -18,10 +18,12 @@ from orchestrator.catalog.tables import read, write
 from orchestrator.model import clouds
 
 SHIPPED = Path(__file__).parent / "data"
-"""The catalogs of this room's own modules."""
+"""The catalogs that are shipped with the package."""
 
 _KEPT = 2
-"""Folders of one cloud that stay: the newest, and one that another process may be reading."""
+"""Number of refreshed catalogs to keep for one cloud: the newest, and one that another process may be
+reading.
+"""
 
 
 def cache_folder(environ: Mapping[str, str] | None = None) -> Path:

@@ -19,7 +19,7 @@ ATTACHABLE = {
     "V100": {1: (12, 78), 2: (24, 156), 4: (48, 312), 8: (96, 624)},
     "P100": {1: (16, 104), 2: (32, 208), 4: (64, 208)},
 }
-"""How many GPUs an n1 machine may have, and the CPUs and GiB of memory that it may have with them at most."""
+"""The possible numbers of GPUs of an n1 machine, with the maximum CPUs and GiB of memory for each."""
 _GIB = 1 << 30
 
 

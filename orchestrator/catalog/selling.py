@@ -17,7 +17,7 @@ from orchestrator.model import Need, Offer
 from orchestrator.plan.fit import MANY, is_far, misses, rank
 
 _Found = tuple[float, Offer, Sale]
-"""The price that is asked, the kind, and where it is sold for that."""
+"""(the requested price, the kind, where it is sold for that price)"""
 
 
 def serving(need: Need, catalogs: Iterable[Catalog]) -> tuple[Offer, ...]:

@@ -38,7 +38,7 @@ class Lines:
         self._print(text)
 
     def detail(self, text: str) -> None:
-        """Report what is of interest only to whoever looks for a cause."""
+        """Report a detail that helps only in finding the cause of a problem."""
         self._keep(text)
         if self._loudness is Loudness.VERBOSE:
             self._print(f"  {text}")
@@ -53,7 +53,7 @@ class Lines:
             self.say(f"  {label}: {size(total)}{_rate(total, time.monotonic() - begun)}")
 
     def _operation(self, label: str) -> None:
-        """Note the begin of the operation `label`, or with "" the end of the last one that has begun."""
+        """Note that the operation `label` has begun, or with "" that the last one has ended."""
         if label:
             self._operations.append((label, time.monotonic()))
         elif self._operations:

@@ -37,7 +37,7 @@ def report(
     open_it: Annotated[bool, typer.Option("--open", help="Open the page in the browser.")] = False,
     as_json: Json = False,
 ) -> None:
-    """Write a run, two side by side, or a sweep, as one HTML page without a network: runs/RUN/report.html.
+    """Write a run, two runs, or a sweep as one HTML page that needs no network: runs/RUN/report.html.
 
     It can be mailed, printed, and read on a phone. --format md prints a summary for pages of CI jobs.
     """

@@ -22,7 +22,7 @@ _TWICE = re.compile(rb"^(E0000 |0000-00-00 00:00:00.000000: E ).*Unable to regis
 _TWICE_PREFIXES = (b"E0000 00:00:0000000000.000000", b"0000-00-00 00:00:00.000000: E ")
 
 _GPU = b"Created device"
-"""A line with it tells which GPU is used, and stays."""
+"""A line with this text names the GPU that is used, and is kept."""
 
 _LONGEST = 4096
 
@@ -64,7 +64,7 @@ def _is_startup(line: bytes) -> bool:
 
 
 def _may_be(begun: bytes) -> bool:
-    """Return whether the line may turn out to be one of them when it is complete."""
+    """Return whether the incomplete line may become one of the folded lines."""
     plain = _DIGIT.sub(b"0", begun)
     starts = any(
         prefix.startswith(plain) or plain.startswith(prefix) for prefix in (*_PREFIXES, *_TWICE_PREFIXES)

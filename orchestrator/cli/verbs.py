@@ -57,7 +57,7 @@ def _with_loudness(quiet: _Quiet = False, verbose: _Verbose = False) -> None:
 
 @cache
 def _loudness_options() -> list[Any]:
-    """The options as typer makes them: how it does is not the same in all its versions."""
+    """Return the options as typer builds them, which differs between its versions."""
     app = typer.Typer(add_completion=False)
     app.command()(_with_loudness)
     return list(typer.main.get_command(app).params)

@@ -19,11 +19,11 @@ from orchestrator.model.plain import last_words
 
 _CHUNK = 1 << 15
 _NOISE = 1 << 20
-"""Bytes that a login shell may say before our command begins."""
+"""Maximum bytes that a login shell may print before the command begins."""
 _LAST_STATUS = 255
 _DIGITS = 12
 _POLL = 0.1
-"""Seconds between looks at the other stream and at the clock while one stream is silent."""
+"""Seconds between checks of the other stream and of the clock while one stream is silent."""
 
 
 class AfterMark:
@@ -141,7 +141,8 @@ class SshChannel:
 
     @contextmanager
     def _contact(self) -> Iterator[None]:
-        """Translate what the library raises if it cannot send: an EOFError, or that key exchange hangs.
+        """Translate what the library raises if it cannot send: an EOFError, or a stuck key exchange.
+
         Reads send too: they announce that there is room again.
         """
         try:
@@ -221,7 +222,7 @@ class SshChannel:
         return 128 + number
 
     def _check_whole(self) -> None:
-        """Raise unless the far side confirmed the end of its output: without that, the output may be
+        """Raise unless the other side confirmed the end of its output; otherwise the output may be
         incomplete.
         """
         if not self._raw.eof_received:
@@ -250,12 +251,12 @@ class SshChannel:
             if group and group[0].isdigit() and len(group[0]) < _DIGITS:
                 self._stop(int(group[0]))
         except HostError:
-            pass  # a machine that will not stop it: what it says is not read any more
+            pass  # the machine did not stop it; its output is ignored from here on
         finally:
             self.close()
 
     def _not_started(self) -> HostError:
         said = last_words(bytes(self._out_mark.noise + self._err_mark.noise))
         return HostError(
-            f"The login shell ended before `{shown(self._argv)}` began. It said: {said or 'nothing'}"
+            f"The login shell ended before `{shown(self._argv)}` began. Its output: {said or 'nothing'}"
         )

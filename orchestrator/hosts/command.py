@@ -18,7 +18,7 @@ STOP_GROUP = (
     'while [ "$n" -lt 20 ] && kill -s 0 -- "-$1"; do sleep 0.1; n=$((n + 1)); done; '
     'kill -s KILL -- "-$1"'
 )
-"""sh text: end process group $1, gently and then not."""
+"""Shell text that ends process group $1: by SIGTERM, then by SIGKILL."""
 
 
 def checked(argv: Sequence[str]) -> tuple[str, ...]:

@@ -8,7 +8,7 @@ import shutil
 from pathlib import Path
 
 FULL = (errno.ENOSPC, errno.EDQUOT)
-"""What the system answers where a file system, or this user's share of it, is full."""
+"""Errors for a full file system, or a full quota of this user."""
 
 _UNITS = ("B", "KiB", "MiB", "GiB", "TiB")
 

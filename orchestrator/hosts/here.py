@@ -163,7 +163,8 @@ class HereChannel:
                     stream.close()
         self._sources.clear()
         if self._process.poll() is None:
-            # Nobody listens any more. It may go on (a detached command does); it must not become a zombie.
+            # Nobody reads its output any more. It may continue (a detached command does), but must not become
+            # a zombie.
             threading.Thread(target=self._process.wait, daemon=True).start()
 
     def __enter__(self) -> HereChannel:

@@ -1,4 +1,4 @@
-"""Host keys: which are expected, which was shown, and the pin of each machine.
+"""Host keys: the expected ones, the one that was shown, and the pins of each machine.
 
 A pin is a line of a known_hosts file whose first field is the machine's id. So an address that another
 machine had before raises no alarm, and `ssh -o HostKeyAlias=<id>` reads the same file.
@@ -63,21 +63,21 @@ def expected_keys(machine_id: str, vouched: Sequence[str], known_hosts: Path) ->
     Raises HostKeyError if there is no key, or none in common with the pins.
     """
     if not _ALIAS.match(machine_id):
-        raise HostKeyError(f"{machine_id!r} cannot be the name of a machine. Nothing was sent.")
+        raise HostKeyError(f"{machine_id!r} is not a valid name of a machine. Nothing was sent.")
     keys = parse(vouched)
     if not keys:
         raise HostKeyError(
-            f"There is no host key to know {machine_id} by, so it was not contacted.",
+            f"No host key of {machine_id} is known, so it was not contacted.",
             next_command="orch status",
         )
     pinned = pins(machine_id, known_hosts)
     admitted = tuple(key for key in keys if not pinned or key in pinned)
     if not admitted:
         raise HostKeyError(
-            f"The provider now names another host key for {machine_id} than the one it was known by.\n"
-            f"  known by: {_list(pinned)}\n  named now: {_list(keys)}\n"
-            f"It was not contacted. The key it was known by is in {known_hosts}.",
-            exists=f"Machine {machine_id} still exists, and still costs.",
+            f"The provider now reports another host key for {machine_id} than the recorded one.\n"
+            f"  recorded: {_list(pinned)}\n  reported: {_list(keys)}\n"
+            f"It was not contacted. The recorded key is in {known_hosts}.",
+            exists=f"Machine {machine_id} still exists and costs money.",
             next_command="orch down",
         )
     return admitted
@@ -88,9 +88,9 @@ def verify(machine_id: str, shown: HostKey, admitted: Sequence[HostKey]) -> None
     if shown in admitted:
         return
     raise HostKeyError(
-        f"Whoever answers for {machine_id} could not prove to be it. Nothing was sent.\n"
+        f"The server at the address of {machine_id} has another host key. Nothing was sent.\n"
         f"  expected: {_list(admitted)}\n  shown:    {shown.fingerprint}",
-        exists=f"Machine {machine_id} may still exist, and cost.",
+        exists=f"Machine {machine_id} may still exist and cost money.",
         next_command="orch status",
     )
 

@@ -1,4 +1,4 @@
-"""Limits on a command's output and on files from the other side. Every kind of host refuses them alike."""
+"""Limits on a command's output and on files from the other side, the same for every kind of host."""
 
 from __future__ import annotations
 
@@ -18,8 +18,8 @@ SPARE = 64 << 20
 def too_much(argv: Sequence[str], where: str, most: int) -> MalformedAnswer:
     """Return the error for a command that prints more than its limit."""
     return MalformedAnswer(
-        f"`{shown(argv)}` on {where} said more than {most:,} bytes. It was stopped, and nothing was used.",
-        exists=f"{where} may still run, and cost.",
+        f"`{shown(argv)}` on {where} printed more than {most:,} bytes. It was stopped, and not used.",
+        exists=f"{where} may still be running and cost money.",
         next_command="orch status",
     )
 
@@ -27,8 +27,8 @@ def too_much(argv: Sequence[str], where: str, most: int) -> MalformedAnswer:
 def irregular(source: str, where: str) -> FileRefused:
     """Return the error for a link, device, pipe or folder in place of a file."""
     return FileRefused(
-        f"{plain(source)} on {where} is no regular file, so it was not fetched.",
-        exists=f"It still lies on {where}.",
+        f"{plain(source)} on {where} is not a regular file, so it was not downloaded.",
+        exists=f"It is still on {where}.",
         next_command="orch status",
     )
 
@@ -36,9 +36,9 @@ def irregular(source: str, where: str) -> FileRefused:
 def shrank(source: str, where: str, size: int, came: int) -> FileRefused:
     """Return the error for a file that became shorter while it was downloaded."""
     return FileRefused(
-        f"{plain(source)} on {where} was announced with {size:,} bytes, and {came:,} came. "
-        "What was here before stays.",
-        exists=f"It still lies on {where}.",
+        f"{plain(source)} on {where} became shorter during the download: {came:,} of {size:,} bytes arrived. "
+        "Existing files are unchanged.",
+        exists=f"It is still on {where}.",
         next_command="orch pull",
     )
 
@@ -51,15 +51,15 @@ def admit(source: str, where: str, size: int, most: int, target: Path) -> None:
     total, _, free = shutil.disk_usage(target.parent)
     if size > min(most, total):
         raise FileRefused(
-            f"{plain(source)} on {where} has {size:,} bytes, more than the {min(most, total):,} that can be "
-            "fetched here.",
-            exists=f"It still lies on {where}.",
+            f"{plain(source)} on {where} has {size:,} bytes, more than the limit of {min(most, total):,} for "
+            "downloads to this computer.",
+            exists=f"It is still on {where}.",
             next_command="orch status",
         )
     if size > max(0, free - SPARE):
         raise LocalError(
             f"{plain(source)} on {where} has {disk.amount(size)}, and {disk.amount(SPARE)} must stay free: "
-            f"{disk.shown(target.parent)}. It was not fetched.",
-            exists=f"It still lies on {where}.",
+            f"{disk.shown(target.parent)}. It was not downloaded.",
+            exists=f"It is still on {where}.",
             next_command=f"orch pull    # once there is room in {disk.mount_of(target.parent)}",
         )

@@ -19,11 +19,11 @@ from orchestrator.model.plain import last_words
 _LONGEST_KEY = 16_384
 
 RESTART_S = 20.0
-"""How long the ssh server may take to show its new key, in seconds."""
+"""Seconds that the ssh server may take to show its new key."""
 
 _AS_ROOT = 'if [ "$(id -u)" = 0 ]; then exec sh -c "$0" sh "$@"; else exec sudo -n sh -c "$0" sh "$@"; fi'
 
-# $1: the key that travelled. Prints the key that is to replace it, or the one that has done so.
+# $1: the key that was sent to the machine. Prints the key that will replace it, or already has.
 _PREPARE = r"""
 set -eu
 umask 077
@@ -39,7 +39,7 @@ sync
 cut -d' ' -f1,2 orch_next_ed25519_key.pub
 """
 
-# The private half goes last: until then the machine has its old key, and `prepare` starts over.
+# The private half is moved last: until then the machine has its old key, and `prepare` starts over.
 _COMMIT = r"""
 set -eu
 cd /etc/ssh
@@ -94,7 +94,7 @@ def _as_root(host: Host, script: str, *arguments: str) -> Completed:
         why = last_words(done.stderr) or f"status {done.returncode}"
         raise HostError(
             f"{host.name} did not change its host key: {why}",
-            exists=f"{host.name} runs on, and costs.",
+            exists=f"{host.name} is still running and costs money.",
             next_command="orch down    # or orch up again",
         )
     return done
@@ -104,7 +104,7 @@ def _line(done: Completed, host: Host) -> str:
     line = last_words(done.stdout, _LONGEST_KEY)
     keys = hostkeys.parse((line,))
     if len(keys) != 1 or keys[0].kind != "ssh-ed25519":
-        raise HostError(f"{host.name} made no new host key: it answered {line!r}.")
+        raise HostError(f"{host.name} created no new host key; it answered {line!r}.")
     return keys[0].line
 
 

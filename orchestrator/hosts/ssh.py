@@ -33,7 +33,9 @@ from orchestrator.model.answers import malformed
 from orchestrator.model.plain import last_words
 
 LOST_AFTER = 45.0
-"""Seconds without an answer after which contact counts as lost: a cut wire, a machine that stands still."""
+"""Seconds without an answer after which contact counts as lost, for example by a cut wire or a hung
+machine.
+"""
 
 ASK_EVERY = 10.0
 """Seconds between questions whether the machine still answers."""
@@ -42,8 +44,8 @@ _BEGIN_WITHIN = 60.0
 _CHUNK = 1 << 18
 _FAST_CIPHERS = ("aes128-gcm@openssh.com", "aes256-gcm@openssh.com")
 
-# $1 the folder, $2 the part, $3 the target, $4 the mode, $5 the size. A connection that is cut looks
-# like the end of the input: only the size tells them apart.
+# $1 the folder, $2 the part, $3 the target, $4 the mode, $5 the size. A cut connection looks like the end of
+# the input: only the size tells them apart.
 _PUT = (
     'if [ -d "$3" ]; then echo "$3 is a folder" >&2; exit 1; fi; '
     'mkdir -p -- "$1" && umask 077 && cat > "$2" && [ "$(wc -c < "$2")" -eq "$5" ] && '
@@ -51,7 +53,7 @@ _PUT = (
     '{ code=$?; rm -f -- "$2"; exit "$code"; }'
 )
 
-# $1 the file. Its size, then so many of its bytes: one that grows is fetched as it was.
+# $1 the file. Prints its size, then that many of its bytes; of a growing file, those present at the start.
 _IRREGULAR = 66
 _DIGITS = 20
 _GET = (
@@ -59,7 +61,7 @@ _GET = (
     'exec <"$1" && size=$(stat -L -c %s /dev/stdin) && echo "$size" && exec head -c "$size"'
 )
 
-# Without a handler of its own the library's warnings would land on the user's terminal.
+# Otherwise the library's warnings would be printed to the user's terminal.
 logging.getLogger("paramiko").addHandler(logging.NullHandler())
 
 _LOG = logging.getLogger(__name__)
@@ -88,7 +90,7 @@ class _Transport(paramiko.Transport):
 
 
 class _Complaint(OSError):
-    """The reason for a missing connection, as a tunnel's program printed it."""
+    """The reason for a failed connection, as the tunnel's program printed it."""
 
 
 class SshHost:
@@ -245,12 +247,12 @@ def _shake_hands(
             return _shake_hands_once(endpoint, admitted, left)
         except IncompatiblePeer as error:
             raise HostKeyError(
-                f"The server that answers for {machine_id} shows a host key of another kind than its own "
+                f"The server that answers for {machine_id} has a host key of another type than the machine "
                 f"({error}). Nothing was sent.",
                 next_command="orch status",
             ) from error
         except (paramiko.SSHException, OSError, EOFError) as error:
-            # The last attempt may have had no time to say more than that it had none.
+            # The last attempt may only have run out of time; an earlier complaint says more.
             if isinstance(error, _Complaint) or not isinstance(cause, _Complaint):
                 cause = error
             if time.monotonic() + pause >= deadline:
@@ -306,10 +308,10 @@ def _tell_complaint(sock: socket.socket, error: BaseException) -> None:
 
 
 def _watch(transport: paramiko.Transport) -> None:
-    """Ask the machine from time to time whether it answers, and close the connection if it has not for long.
+    """Ask the machine at intervals whether it answers, and close the connection if it has not for too long.
 
-    Without this, a command on a machine that hangs, or behind a cut wire, would block for ever: nothing
-    arrives, and nothing fails.
+    Otherwise a command on a hung machine, or behind a cut wire, would block forever, because nothing arrives
+    and nothing fails.
     """
     while transport.is_active():
         hang_up = threading.Timer(LOST_AFTER, transport.close)

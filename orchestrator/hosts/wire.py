@@ -1,6 +1,6 @@
 """The byte stream to a machine's ssh server: a TCP connection, or the standard streams of a tunnel's program.
 
-The stream itself is not trusted: the host key is verified above it.
+The stream itself is not trusted: the layer above verifies the host key.
 """
 
 from __future__ import annotations

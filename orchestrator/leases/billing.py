@@ -71,8 +71,8 @@ def spans_of_ledger(lease: Lease, run: LeasedRun, now: float, ended: float | Non
     return Ran(run.run_id, run.attempt, machine, run.started_at, max(run.started_at, min(limits)))
 
 
-def cost_so_far(lease: Lease, run_id: str, now: float) -> list[Span]:
-    """The other jobs whose times the ledger does not know yet."""
+def spans_of_others(lease: Lease, run_id: str, now: float) -> list[Span]:
+    """Return when the lease's other jobs ran whose times the ledger does not know yet."""
     others = [spans_of_ledger(lease, run, now) for run in lease.uncollected if run.run_id != run_id]
     return [Span(each.begun, each.ended) for each in others]
 

@@ -153,7 +153,7 @@ def _by_lease(found: Sequence[_Found]) -> dict[str, frozenset[str]]:
 
 
 def _may_have_one(lease: Lease) -> bool:
-    """Whether the ledger leaves that open: a create call has no result, or a line is damaged."""
+    """Return whether a machine may exist: a create call has no result, or a line of the ledger is damaged."""
     return not lease.whole or any(not attempt.settled for attempt in lease.attempts)
 
 

@@ -273,7 +273,8 @@ def _note_gone(
 ) -> None:
     """Record that the lease's machine was preempted.
 
-    One that answered is not a refusal: it cost money, and its runs remain.
+    If it has answered before, the create call is not recorded as refused: the machine cost money, and its
+    runs remain.
     """
     served = any(held.id == machine.id and held.armed for held in ledger.lease().holdings)
     if not served:

@@ -40,7 +40,7 @@ def naming(ledger: Ledger | None, again: str) -> Iterator[None]:
     """Like `describe_remains`, for a verb that creates no machine; `again` is its command. OSErrors pass
     through.
 
-    The end of a run is complete already.
+    Errors of a run's end pass through too: they are complete already.
     """
     try:
         yield

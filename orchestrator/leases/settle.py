@@ -50,7 +50,7 @@ def record_of(
     if run and begun is not None:
         ran = ran or billing.spans_of_ledger(lease, run, now)
     if beside is None:
-        beside = billing.cost_so_far(lease, run_id, now)
+        beside = billing.spans_of_others(lease, run_id, now)
     record = RunRecord(
         run_id=run_id,
         path=str(project.run(run_id)),

@@ -72,7 +72,7 @@ def check(
 
 
 def _compiled(path: str, there: set[str]) -> bool:
-    """Whether `requirements.in` has beside it the `requirements.txt` that was compiled from it."""
+    """Whether the compiled `requirements.txt` of a `requirements.in` is in the same folder."""
     place = PurePosixPath(path)
     return place.suffix == ".in" and str(place.with_suffix(".txt")) in there
 

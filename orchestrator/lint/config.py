@@ -61,7 +61,7 @@ def from_pyproject(text: str, rules: Mapping[str, Rule]) -> Config:
     try:
         value: Any = tomllib.loads(text)
     except tomllib.TOMLDecodeError as error:
-        raise Unknown(f"pyproject.toml is no TOML: {error}") from None
+        raise Unknown(f"pyproject.toml is not valid TOML: {error}") from None
     for key in ("tool", "orch", "lint"):
         value = value.get(key, {}) if isinstance(value, dict) else {}
     if not isinstance(value, dict) or not value:
@@ -77,7 +77,9 @@ def from_table(table: Mapping[str, Any], rules: Mapping[str, Rule], where: str) 
         raise Unknown(f"{where}: there is no key {wrong[0]!r}; there are: {', '.join(sorted(keys))}.")
     per_file = table.get("per-file-ignores", {})
     if not isinstance(per_file, dict) or not isinstance(table.get("strict", False), bool):
-        raise Unknown(f"{where}: per-file-ignores is a table of path to rules, strict is true or false.")
+        raise Unknown(
+            f"{where}: per-file-ignores must be a table of paths and rules, and strict true or false."
+        )
     return Config(
         select=checked(_words(table, "select", where), rules, where),
         ignore=checked(_words(table, "ignore", where), rules, where),
@@ -90,5 +92,5 @@ def from_table(table: Mapping[str, Any], rules: Mapping[str, Rule], where: str) 
 def _words(table: Mapping[str, Any], key: str, where: str) -> tuple[str, ...]:
     value = table.get(key, [])
     if not isinstance(value, list | tuple) or not all(isinstance(each, str) for each in value):
-        raise Unknown(f"{where}: {key} is a list of texts.")
+        raise Unknown(f"{where}: {key} must be a list of strings.")
     return tuple(value)

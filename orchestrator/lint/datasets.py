@@ -91,7 +91,7 @@ def _of_records(call: ast.Call) -> bool:
 
 
 def _about(value: ast.AST, name: ast.Name) -> bool:
-    """Whether an assignment tells what a variable is; `ds = ds.batch(8)` does not."""
+    """Whether an assignment shows what a variable is; `ds = ds.batch(8)` does not."""
     return isinstance(value, ast.Name) and value.id == name.id
 
 

@@ -11,14 +11,14 @@ class Unreadable(ValueError):
 
 
 def cells(text: str) -> list[tuple[int, str]]:
-    """Yield (number of the cell from 1, its code) of code cells only. Raises Unreadable."""
+    """Return (number of the cell from 1, its code) of code cells only. Raises Unreadable."""
     try:
         value = json.loads(text)
     except (ValueError, RecursionError) as error:
-        raise Unreadable(f"it is no notebook: {error}") from None
+        raise Unreadable(f"it is not a notebook: {error}") from None
     listed = _cells(value)
     if listed is None:
-        raise Unreadable("it is no notebook: it has no cells")
+        raise Unreadable("it is not a notebook: it has no cells")
     return [
         (number, _source(cell))
         for number, cell in enumerate(listed, 1)

@@ -1,4 +1,4 @@
-"""The nouns that cross seams, and the protocols Provider and Host.
+"""The types that rooms share, and the protocols Provider and Host.
 
 Plain frozen dataclasses; a module is imported when one of its names is first used. Sizes are bytes, durations
 seconds, times aware UTC datetimes, prices US dollars an hour, hashes lower-case hex SHA-256.

@@ -1,7 +1,7 @@
 """The one registry of clouds.
 
 Each provider's folder holds its `TRAITS`; this module knows only where. It loads them by name when a fact is
-asked for, because `model` lies below `providers`: an import here would turn the layers upside down, and would
+asked for, because `model` lies below `providers`: an import here would reverse the layers, and would
 load every provider for `orch --help`. The modules that hold `TRAITS` load no cloud's library.
 """
 

@@ -16,7 +16,7 @@ class Where(StrEnum):
     HERE = "here"
     MACHINE = "machine"
     ELSEWHERE = "elsewhere"  # another client of the team fetched them
-    REMOVED = "removed"  # they were fetched here, and their folder is gone
+    REMOVED = "removed"  # the files were downloaded here, and their folder is gone
     LOST = "lost"
 
 

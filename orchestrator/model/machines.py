@@ -167,7 +167,7 @@ class Ending:
 
 
 class Provider(Protocol):
-    """Sells machines; knows no jobs. Raises ProviderError and nothing else."""
+    """Create, list and delete machines; a provider knows nothing of jobs. Raises only ProviderError."""
 
     name: str
     list_lag_s: float

@@ -1,5 +1,5 @@
-"""Questions about paths that people, programs and other computers wrote: any text may come, and none
-raises.
+"""Questions about paths that people, programs and other computers wrote: every text is accepted, and no
+function raises.
 """
 
 from __future__ import annotations

@@ -96,13 +96,12 @@ class MountFacts(TypedDict):
 
 
 class DataFacts(TypedDict, total=False):
-    """One digest of all trees, files, bytes. `altered`: what changed on the machine while the run went on.
+    """One digest of all trees, files, bytes. `altered`: what changed on the machine during the run. `mounts`:
+    those that the run made. `checked`: False if it is not known whether the run read exactly these bytes,
+    because its machine is gone, or because it could not be watched for mounts.
 
-    `mounts`: those that the run made. `checked`: False where it is not known whether the run read just these
-    bytes: it went with its machine, or could not be watched for mounts.
-
-    `streamed`: how many of the trees may have come while the run went on. The digest knows the objects of
-    these by their checksums in the store, of others by their SHA-256.
+    `streamed`: how many of the trees may have arrived during the run. For these, the digest uses the
+    checksums of their objects in the store; for others, their SHA-256.
     """
 
     digest: str | None

@@ -222,17 +222,12 @@ class OpenedByProcess(Opened, total=False):
 
 
 def read_facts(path: Path) -> dict[str, Any]:
-    """Return the facts in environment.json without null values; {} if there is no file. Raises Malformed.
-
-    Raises Malformed.
-    """
+    """Return the facts in environment.json without null values; {} if there is no file. Raises Malformed."""
     return _read(path, Environment)
 
 
 def read_opened_files(path: Path) -> dict[str, Any]:
     """Return what one process opened, from an opened-*.json or environment.json; {} if there is no file.
-    Raises Malformed.
-
     Raises Malformed.
     """
     return _read(path, Opened if path.name == ENVIRONMENT else OpenedByProcess)

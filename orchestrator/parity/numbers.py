@@ -159,11 +159,11 @@ def read_npy(path: Path) -> Sequence[int]:
     if descr[1] == "c":
         width, shape = width // 2, (*shape, 2)
     if descr[0] not in "<|" or fortran or width not in _CODES:
-        raise ValueError(f"{path.name} holds {descr}")
+        raise ValueError(f"{path.name} has the unsupported type {descr}")
     bits = array(_CODES[width])
     bits.frombytes(content[start:])
     if bits.itemsize != width or len(bits) != math.prod(shape):
-        raise ValueError(f"{path.name} is not whole")
+        raise ValueError(f"{path.name} is incomplete")
     if sys.byteorder == "big":
         bits.byteswap()
     return bits
@@ -175,8 +175,8 @@ def _header(text: str) -> tuple[str, tuple[int, ...], bool]:
         found = ast.literal_eval(text)
         descr, shape, fortran = found["descr"], found["shape"], found["fortran_order"]
     except (ValueError, SyntaxError, TypeError, LookupError, MemoryError, RecursionError) as error:
-        raise ValueError("its header is none") from error
+        raise ValueError("its header is invalid") from error
     whole = isinstance(shape, tuple) and all(type(size) is int and 0 <= size < 1 << 48 for size in shape)
     if not isinstance(descr, str) or len(descr) < 3 or len(descr) > 16 or not whole or len(shape) > 64:
-        raise ValueError("its header is none")
+        raise ValueError("its header is invalid")
     return descr, shape, bool(fortran)

@@ -75,7 +75,7 @@ def candidates(
     if finding.kind in ("dtype", "missing", "shape"):
         order = ("source", "arguments", "command", "stdin", "keras", "policy", "compile", *order)
     if finding.rounding:
-        order = (*(topic for topic in order if topic != "data"), "data")  # other data seldom do so little
+        order = (*(topic for topic in order if topic != "data"), "data")  # which rarely does so little
     ranked = sorted(differences, key=lambda each: order.index(each.topic) if each.topic in order else 99)
     return (*ranked, *suggested, *replays(finding, other))
 
@@ -115,7 +115,7 @@ def brings_about(each: Candidate, found: Candidate) -> bool:
 
 
 MOST_FILES = 2
-"""Up to so many files are tried one by one; more are tried as one candidate."""
+"""Up to this many files are tried one by one; more are tried as one candidate."""
 
 
 def _grouped(listed: Sequence[Candidate]) -> Iterator[Candidate]:

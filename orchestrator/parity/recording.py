@@ -240,5 +240,5 @@ def _object(path: Path) -> dict[str, Any]:
     except FileNotFoundError:
         return {}
     if not isinstance(found, dict):
-        raise Malformed("it is no object")
+        raise Malformed("it is not an object")
     return found

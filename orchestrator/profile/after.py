@@ -1,4 +1,4 @@
-"""The sections of what follows a run: another attempt, the gate of its model, who is told."""
+"""The sections for what follows a run: retries, the gate of its model, notifications."""
 
 from __future__ import annotations
 
@@ -59,7 +59,7 @@ class AcceptSection(Section):
 
 
 class MlflowSection(Section):
-    """The MLflow server that a run's end is logged to."""
+    """The MLflow server that gets a run's results at its end."""
 
     uri: kinds.Webhook | None = Field(
         default=None,

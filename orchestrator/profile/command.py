@@ -12,7 +12,7 @@ _OPERATORS = "|&;<>()`"
 _BRACES = re.compile(r"\{([a-z][a-z0-9_]{0,39})\}")
 _RUNNERS = {"uv", "poetry", "pipenv", "pdm", "hatch", "conda", "mamba"}
 _CONTINUED = re.compile(r"""'[^']*'|"(?:\\.|[^"\\])*"|\\.""", re.DOTALL)
-"""What quotes, or a backslash alone, takes as one: among them the end of a line that goes on."""
+"""A quoted part, or a character after a backslash, including the end of a continued line."""
 _ADVICE = (
     'no shell is involved: write a list, ["sh", "-c", "…"], if you want one, or quote it to pass it as it is'
 )
@@ -46,10 +46,10 @@ def unfilled(arguments: Sequence[str]) -> tuple[str, ...]:
 
 def _split(line: str) -> tuple[str, ...]:
     if len(line) > MAX_LINE:
-        raise ValueError("the command is longer than any system takes")
+        raise ValueError("the command is longer than any system accepts")
     line = _CONTINUED.sub(lambda found: "" if found[0] == "\\\n" else found[0], line).strip()
     if (found := shell_syntax(line)) is not None:
-        raise ValueError(f"{found} means something to a shell only, and {_ADVICE}")
+        raise ValueError(f"{found} has a meaning only in a shell, and {_ADVICE}")
     try:
         return tuple(shlex.split(line))
     except ValueError as error:

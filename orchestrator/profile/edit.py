@@ -49,7 +49,7 @@ def _put(text: str, keys: Keys, value: str) -> str:
     node: Node = read_tree(text.encode(), "the profile")
     for depth, key in enumerate(keys):
         if not isinstance(node, MapNode):
-            raise NotEditable(f"{'.'.join(keys[:depth])} is no mapping")
+            raise NotEditable(f"{'.'.join(keys[:depth])} is not a mapping")
         if key not in node.items:
             return _inserted(text, node, keys[depth:], value, top=depth == 0)
         found = node.items[key]

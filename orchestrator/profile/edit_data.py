@@ -87,7 +87,7 @@ def _targeted(text: str, moved: Mapping[int, NewData]) -> str:
     for number in sorted(moved, reverse=True):
         item = node.items[number] if isinstance(node, ListNode) else None
         if not isinstance(item, MapNode):
-            raise NotEditable("an entry of data is no mapping")
+            raise NotEditable("an entry of data is not a mapping")
         place = item.keys["source"]
         begin = re.match(r"( *(?:- +)?)source:", lines[place.line - 1])
         if begin is None:
@@ -101,7 +101,7 @@ def _targeted(text: str, moved: Mapping[int, NewData]) -> str:
 def _added(text: str, entries: Sequence[NewData]) -> str:
     root = read_tree(text.encode(), "the profile")
     if not isinstance(root, MapNode):
-        raise NotEditable("the profile is no mapping")
+        raise NotEditable("the profile is not a mapping")
     lines = text.splitlines(keepends=True)
     if lines and not lines[-1].endswith("\n"):
         lines[-1] += "\n"
@@ -112,7 +112,7 @@ def _added(text: str, entries: Sequence[NewData]) -> str:
     if isinstance(node, ScalarNode) and node.value is None:
         return "".join([*lines[: number + 1], *_written(entries, "  "), *lines[number + 1 :]])
     if not isinstance(node, ListNode):
-        raise NotEditable(f"data is no list, at {node.place}")
+        raise NotEditable(f"data is not a list, at {node.place}")
     if not node.items:
         lines[number : number + 1] = _opened(lines[number], entries)
         return "".join(lines)

@@ -96,7 +96,7 @@ def place_of_key(root: Node, loc: Loc) -> Place:
 
 
 def _walk(root: Node, loc: Loc) -> list[tuple[Place, Node]]:
-    """Yield (place of key, value) from the root to `loc`, as far as it exists."""
+    """Return (place of key, value) from the root to `loc`, as far as it exists."""
     path = [(root.place, root)]
     for key in loc:
         node = path[-1][1]

@@ -20,10 +20,7 @@ class Unreadable(Exception):
 
 
 def text_values(name: str, raw: bytes) -> list[tuple[str, str]]:
-    """Yield (key, text) of each text value of a file named `name`; for a list, the list's key.
-
-    At most MOST_VALUES. Aliases are not followed. Raises Unreadable.
-    """
+    """Return (key, text) of each text value of a file named `name`; for a list, the list's key."""
     found: list[tuple[str, str]] = []
     try:
         text = raw.decode("utf-8-sig")

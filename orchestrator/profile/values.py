@@ -224,7 +224,7 @@ def parse_accelerator_name(value: object) -> str:
 def parse_path(value: object) -> str:
     text = parse_text(value)
     if len(text) > MAX_PATH:
-        raise ValueError(f"expected a path, found {describe(text)}, longer than any system takes")
+        raise ValueError(f"expected a path, found {describe(text)}, longer than any system accepts")
     return text
 
 

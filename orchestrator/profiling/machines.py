@@ -52,7 +52,7 @@ class Wanted:
     reasons: tuple[str, ...]
 
     def need(self, cloud: str, region: str | None, *, spot: bool = False) -> Need:
-        """Return the same as a need, asked of a cloud."""
+        """Return the needed machine as a Need for a cloud."""
         memory = Bound(self.gpu_memory, at_least=True) if self.gpu_memory else None
         return Need(
             cloud=cloud,
@@ -80,8 +80,8 @@ def wanted(evidence: Evidence, *, within: float = WITHIN) -> Wanted | None:
 
 
 def wanted_besides_cores(evidence: Evidence) -> Wanted | None:
-    """Return the same if only the cores are unknown, because other programs used the machine; one core then
-    stands for any number.
+    """Like `wanted`, if only the number of cores is unknown, because other programs used the machine: one
+    core then stands for any number.
 
     None if more is unknown, or nothing is.
     """
@@ -117,7 +117,7 @@ def remedy(evidence: Evidence) -> str | None:
 
 
 def _untold(evidence: Evidence) -> tuple[str, str] | None:
-    """Return why not, and what to do about it."""
+    """Return why the needed machine cannot be determined, and what to do about it; None if it can."""
     if evidence.short:
         return "the run was too short", "orch train    # 200 steps or 10 s of training are enough"
     if not _measured(evidence):

@@ -17,7 +17,7 @@ RECENT_S = 15.0
 _KEPT = 1 << 19
 """Bytes of the last lines that are kept: about 800 samples."""
 _LONGEST = 1 << 16
-"""Bytes of a line; longer ones are passed over."""
+"""Maximum bytes of a line; longer ones are skipped."""
 
 
 _LEAST_SHARE = 0.005

@@ -18,10 +18,10 @@ def ending_of(provider: Provider, machine: Machine) -> Ending | None:
 
 
 def made_there(provider: str, machine: Machine) -> ProviderError:
-    """Return the error for a machine whose host key was generated on the machine: nobody can vouch for it."""
+    """Return the error for a machine whose host key was generated on it: nobody can vouch for such a key."""
     return ProviderError(
         Fault.INVALID,
-        f"The host key of {machine.id} was made on the machine; {provider} records no other.",
+        f"The host key of {machine.id} was created on the machine, and {provider} has no record of it.",
         code="KeyMadeThere",
     )
 
@@ -36,10 +36,9 @@ def exists(name: str) -> bool:
 
 
 def open_provider(name: str, *, state: Path | None = None) -> Provider:
-    """Return the provider with this name; `state` is the folder for what outlives this process. Raises
-    ProviderError(INVALID) for an unknown name.
+    """Return the provider with this name. Raises ProviderError(INVALID) for an unknown name.
 
-    Raises ProviderError(INVALID) for a name that is unknown.
+    `state`: the folder for what outlives this process.
     """
     if not clouds.exists(name):
         raise ProviderError(Fault.INVALID, _unknown(name), code="UnknownProvider")

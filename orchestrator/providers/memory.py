@@ -1,8 +1,8 @@
 """An emulated cloud inside this process, for tests. It behaves towards its callers as a real cloud does, but
 runs nothing.
 
-It lists late, starts slowly, fails before or after it has done what was asked, runs out of capacity
-and quota, and ends machines at their deadlines; all by a clock that tests can turn.
+It lists late, starts slowly, fails before or after an operation took effect, runs out of capacity
+and quota, and ends machines at their deadlines; all by a clock that tests can set.
 """
 
 from __future__ import annotations
@@ -74,7 +74,7 @@ class Mishap:
 
 @dataclass
 class _Made:
-    """One machine as the cloud keeps it; times by the cloud's clock."""
+    """One machine as the cloud stores it; times by the cloud's clock."""
 
     spec: MachineSpec
     machine: Machine
@@ -95,7 +95,9 @@ def open_memory(state: Path | None = None) -> MemoryProvider:  # noqa: ARG001 (i
 
 
 class MemoryProvider(NothingBeside):
-    """`clock` gives seconds since the epoch. Quota counts CPUs of machines that are not gone."""
+    """An emulated cloud. `clock` returns seconds since the epoch. Quota counts CPUs of machines that are not
+    gone.
+    """
 
     name = "memory"
 
@@ -177,7 +179,7 @@ class MemoryProvider(NothingBeside):
         self._denied.add(region)
 
     def list_nothing(self, times: int, *, after: int = 0) -> None:
-        """After this many answers of `list`, return that many empty ones, like a list that lags behind."""
+        """After `after` answers of `list`, return `times` empty ones, like a list that lags behind."""
         self._stale_lists = [False] * after + [True] * times
 
     def kill(self, machine: Machine) -> None:
@@ -359,7 +361,7 @@ def _identity(spec: MachineSpec) -> str:
 
 
 def _host_key(identity: str) -> str:
-    """A well-formed public key that belongs to nobody."""
+    """Return a well-formed public key that belongs to nobody."""
     kind = b"ssh-ed25519"
     body = hashlib.sha256(identity.encode()).digest()
     blob = b"".join(len(part).to_bytes(4, "big") + part for part in (kind, body))

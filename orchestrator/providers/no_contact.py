@@ -1,7 +1,7 @@
-"""End a machine at which no client arrived: shell for its first boot, armed at every boot. Pure.
+"""End a machine that no client has contacted: shell for its first boot, armed at every boot. Pure.
 
-Contact is a watcher of orch that runs (`runtime.agent.watch`): from then on idleness and deadline are its
-business. A machine that has runs is left to its deadline, since their results may be on it only.
+It counts as contacted while orch's watcher (`runtime.agent.watch`) runs, which then handles idleness and
+deadline. A machine that has runs is left to its deadline, because their results may be on it only.
 """
 
 from __future__ import annotations
@@ -9,7 +9,7 @@ from __future__ import annotations
 import shlex
 
 SECONDS = 1800
-"""How long after a boot a machine waits for its first client."""
+"""Seconds after a boot for which a machine waits for its first client."""
 
 PROGRAM = "/var/lib/orch/no-contact"
 
@@ -42,7 +42,9 @@ fi
 
 
 def script(base: str, *, before: str = ":") -> str:
-    """Shell that arms the timer. `base`: orch's folder there; `before`: what is run first at the end."""
+    """Return shell text that arms the timer. `base`: orch's folder there; `before`: a command to run before
+    the machine ends.
+    """
     values = {"PROGRAM": PROGRAM, "BASE": shlex.quote(base), "BEFORE": before, "SECONDS": str(SECONDS)}
     text = _SCRIPT
     for name, value in values.items():

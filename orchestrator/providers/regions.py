@@ -14,10 +14,10 @@ _AT_ONCE = 8
 
 
 def list_regions(regions: Sequence[str], list_one: Callable[[str], Sequence[Machine]]) -> Sequence[Machine]:
-    """List all regions in parallel. Raises Partial if some refuse with AUTH, and ProviderError if all refuse
-    or if one fails for another reason, so that the call is repeated.
+    """List all regions in parallel.
 
-    Raises ProviderError where all refuse, or one fails otherwise: that may pass, so the call is repeated.
+    Raises Partial if some refuse with AUTH, and ProviderError if all refuse or if one fails for another
+    reason; that may be temporary, so the call is repeated.
     """
 
     def asked(region: str) -> Sequence[Machine] | ProviderError:

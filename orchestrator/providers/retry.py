@@ -19,8 +19,9 @@ class RetryingProvider:
     """Repeat calls that failed with TRANSIENT or BUSY, after the pauses of Backoff, for at most `deadline_s`
     per call.
 
-    Everything may be repeated, create too: it names its machine. No other fault is: an UNKNOWN create may
-    have happened, and only `list` tells. The last error is raised as it came.
+    Every call can be repeated, also `create`, because its spec identifies the machine. Other faults are not
+    repeated: after UNKNOWN, only `list` shows whether a machine was created. The last error is raised
+    unchanged.
     """
 
     def __init__(
@@ -107,7 +108,9 @@ class RetryingProvider:
             raise self._unreadable(error) from error
 
     def _unreadable(self, error: Exception) -> ProviderError:
-        """The error for an answer without the expected fields: it is unknown what was done."""
+        """Return the error for an answer without the expected fields: whether the call took effect is
+        unknown.
+        """
         return ProviderError(
             Fault.UNKNOWN,
             f"{self.name} gave an answer that cannot be read ({type(error).__name__}: {error}).",

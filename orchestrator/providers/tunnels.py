@@ -26,7 +26,7 @@ def require(programs: Mapping[str, str], purpose: str) -> None:
         if shutil.which(name) is None:
             raise ProviderError(
                 Fault.INVALID,
-                f"{purpose} goes by the program {name}, which is not installed here.",
+                f"{purpose} needs the program {name}, which is not installed here.",
                 code="NoTunnelProgram",
                 exists="This command created nothing.",
                 next_command=install,
@@ -34,15 +34,15 @@ def require(programs: Mapping[str, str], purpose: str) -> None:
 
 
 class Tunnels:
-    """Check whether tunnels lead to ssh servers yet: a machine runs long before its tunnel works."""
+    """Check whether tunnels reach ssh servers yet: a machine runs long before its tunnel works."""
 
     def __init__(self, patience_s: float = 120.0) -> None:
         self._patience_s = patience_s
         self._since: dict[str, float] = {}
 
     def leads(self, machine: str, command: Sequence[str]) -> bool:
-        """Return whether an ssh server answers through the tunnel. Raises ProviderError with the
-        program's own words if none has answered for longer than machines take to start.
+        """Return whether an ssh server answers through the tunnel. Raises ProviderError with the message of
+        the tunnel's program if none has answered for longer than machines take to start.
         """
         complaint = _complaint(command)
         if complaint is None:
@@ -55,7 +55,7 @@ class Tunnels:
             Fault.UNKNOWN,
             f"The tunnel to {machine} has not opened for {waited:.0f} s. {command[0]} says: {complaint}",
             code="Tunnel",
-            exists=f"{machine} runs on, and costs.",
+            exists=f"{machine} is still running and costs money.",
             next_command=f"{shlex.join(command)}    # to see why; or: orch down",
         )
 

@@ -1,5 +1,5 @@
-"""Mark refusals that do not exclude that a machine was created: they came after a create call was
-accepted.
+"""Mark refusals after which the machine may exist all the same, because they came after an accepted create
+call.
 """
 
 from __future__ import annotations
@@ -10,7 +10,7 @@ from contextlib import contextmanager
 from orchestrator.errors import Fault, ProviderError
 
 _DENY_ALL = (Fault.CAPACITY, Fault.QUOTA)
-"""A cloud that says so has looked for the machine first: earlier calls for it made none, either."""
+"""These answers mean that the cloud has looked for the machine, so no earlier call created it either."""
 
 
 @contextmanager

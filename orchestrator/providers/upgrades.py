@@ -1,8 +1,8 @@
-"""Keep a machine's packages as its image has them: shell for the first boot of every cloud. Pure.
+"""Prevent automatic upgrades of a machine's packages: shell for the first boot of every cloud. Pure.
 
-An upgrade in mid-run may replace the GPU's driver below a training, which then cannot open it any more
-("Driver/library version mismatch": github.com/lyulyul/shine-cluster/issues/50, pando85/homelab/pull/4110).
-An upgrade that has begun is left to end: to stop dpkg half-way would break the machine.
+An upgrade during a run may replace the GPU's driver, which a training then cannot open any more
+("Driver/library version mismatch": github.com/lyulyul/shine-cluster/issues/50, pando85/homelab/pull/4110). An
+upgrade that has begun is not stopped: interrupting dpkg would break the machine.
 """
 
 from __future__ import annotations
@@ -18,4 +18,4 @@ if [ -d /etc/apt/apt.conf.d ]; then
     'DPkg::Lock::Timeout "600";' >/etc/apt/apt.conf.d/99orch
 fi
 """.strip()
-"""By the timeout (apt >= 1.9.11) whoever installs waits for an upgrade that had begun."""
+"""With the timeout (apt >= 1.9.11), an installation waits for an upgrade that has begun."""

@@ -21,7 +21,7 @@ from orchestrator.reads.undeclared import is_secret
 MOST_FILES = 300
 LARGEST = 1 << 20
 LONGEST = 300
-"""Most files of code that are read, most bytes of a file, and most characters of a path."""
+"""Maximum files of code that are read, bytes of a file, and characters of a path."""
 
 
 _SETTINGS_FOLDERS = ("", "conf", "config", "configs", "settings")

@@ -89,7 +89,7 @@ def unsent_among(opened: Opened, sent: Sent, *, outputs: Sequence[str] = ()) -> 
 
 @dataclass(frozen=True)
 class _Literally:
-    """A view in which the paths `absolute` have no name from the working folder."""
+    """A view in which the paths in `absolute` are not reachable from the working folder."""
 
     absolute: frozenset[str]
     view: View

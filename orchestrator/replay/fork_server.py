@@ -125,19 +125,19 @@ class ForkServer:
                 raise ForkServerLost(f"it answered with more than {SHORT:,} bytes")
         line, _, self._rest = self._rest.partition(b"\n")
         if self._rest:
-            raise ForkServerLost("it answered more than it was asked")
+            raise ForkServerLost("it sent more than one answer")
         return line
 
     def _said(self) -> str:
         lines = last_bytes(self._diary, _LAST).strip().splitlines()
-        return last_words(lines[-1]) if lines else "it ended without a word"
+        return last_words(lines[-1]) if lines else "it ended without output"
 
 
 def _answered(shape: type[T], line: bytes) -> T:
     try:
         return decoded(shape, line)
     except Malformed as error:
-        raise ForkServerLost(f"it answered what it never says: {error}") from None
+        raise ForkServerLost(f"its answer is invalid: {error}") from None
 
 
 class ForkServers:

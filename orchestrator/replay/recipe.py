@@ -307,10 +307,9 @@ def read_recipe(folder: Path) -> Recipe | None:
         return None
     except Malformed as error:
         raise MalformedAnswer(
-            f"How the run was started cannot be told: {path} is not what orch writes: {error}. Nothing of it "
-            "was used.",
+            f"How the run was started is not known: {path} is not a valid recipe: {error}. It was not used.",
             exists=f"Everything else of the run is in {folder}.",
-            next_command=f"{shlex.join(['rm', '-r', str(path)])}    # it can be compared then, not run again",
+            next_command=f"{shlex.join(['rm', '-r', str(path)])}    # then it can be compared, not run again",
         ) from None
     return Recipe(
         argv=noted.argv,

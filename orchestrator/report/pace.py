@@ -19,8 +19,7 @@ def pace_line(
     columns: int = 80,
 ) -> str:
     """Return the line, in less than `columns` columns: what does not fit is left out, least important first.
-
-    `since`: seconds since the pace was told.
+    `since`: seconds since the pace was measured.
     """
     seconds = (pace.seconds or 0.0) + since
     parts = [

@@ -82,7 +82,7 @@ def _gate(record: RunRecord) -> str:
 
 
 def cancel_text(report: CancelReport) -> str:
-    """Whether the run was cancelled or had already ended, how and when, and the next command."""
+    """Return whether the run was cancelled or had already ended, how and when, and the next command."""
     where = (
         f"Its results are here: runs/{report.run_id}"
         if report.fetched

@@ -1,1 +1,1 @@
-"""Prove that a job which is killed after a checkpoint goes on as if it never was."""
+"""Prove that a job that is killed after a checkpoint resumes as if it had not been interrupted."""

@@ -20,16 +20,16 @@ from orchestrator.resume.scratch import STEPS, Command, Originals, Scratch, Wish
 from orchestrator.resume.seen import Attempt, Event
 
 _ROUNDS = 4
-"""Omissions that are put back one after the other, each with those before it."""
+"""Maximum number of omissions that are restored in turn, each together with those before it."""
 
 _FOLLOWING = VARIABLES | {Lost.PATIENCE, Lost.BEST, Lost.EPOCH}
-"""What can be named beside a cause that was put back. Anything else may come of how that was done."""
+"""Omissions that may be reported beside a restored cause. Others may be a side effect of the restoration."""
 
 _DATA = frozenset((Lost.DATA_POSITION, Lost.DATA_ORDER))
 
 
 RESUME_BUDGET = 1800.0
-"""Seconds for all attempts together, where nobody says otherwise."""
+"""Default seconds for all attempts together."""
 
 
 @dataclass(frozen=True)

@@ -122,7 +122,9 @@ def _fetch_longer(host: Host, source: str, target: Path) -> None:
         host.get(source, fresh)
         came, here = fresh.stat().st_size, logs.own_size(target.parent)
         if came < here:
-            raise FileRefused(f"it became shorter on the machine: {came:,} bytes there, {here:,} were shown")
+            raise FileRefused(
+                f"it became shorter on the machine: {came:,} bytes are left there, {here:,} are here"
+            )
         logs.put_own(target.parent, fresh)
     finally:
         fresh.unlink(missing_ok=True)

@@ -23,8 +23,8 @@ def read_metrics(record: RunRecord) -> RunRecord:
 
 
 def is_finished(record: RunRecord) -> RunRecord:
-    """Return the record of a local run. If orch was interrupted before it read the run's files, read them
-    now.
+    """Return the record. If orch was interrupted before it read the files of a local run, they are
+    read now.
     """
     return read_metrics(record) if record.unchecked else record
 

@@ -23,7 +23,7 @@ _SECONDS = 15.0
 _PAUSES = (0.5, 2.0)
 _MOST_BYTES = 1 << 20
 _MOST_METRICS, _MOST_PARAMS, _MOST_TAGS = 900, 100, 100
-"""Of one request; the server refuses more."""
+"""Maximum numbers in one request; the server refuses more."""
 
 Facts = Mapping[str, str]
 
@@ -136,7 +136,7 @@ class Server:
         except Malformed:
             found = None
         if not isinstance(found, dict):
-            raise MlflowError("it answered something that is not MLflow's.")
+            raise MlflowError("its answer does not come from MLflow.")
         return found
 
     def _send(

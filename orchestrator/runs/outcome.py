@@ -112,7 +112,7 @@ def _no_output(record: RunRecord) -> ResultsLost:
     error = ResultsLost(
         f"{record.run_id} completed, but wrote none of the outputs that train.outputs names: {names}.",
         exists=f"{others} in {record.folder}.",
-        next_command=f"ls -R {shlex.quote(str(record.folder))}    # then: train.outputs, as it writes them",
+        next_command=f"ls -R {shlex.quote(str(record.folder))}    # then correct train.outputs",
     )
     error.record = record
     return error
@@ -129,8 +129,8 @@ def _listed(missing: Sequence[Unfetched]) -> str:
 
 
 def _unsent(record: RunRecord, profile: Path, again: str) -> tuple[str, str]:
-    """Return a sentence on files that the code names and that were not sent, and the command that
-    declares them, if the last output of a failed run has a name of theirs; else two empty texts.
+    """Return a sentence on files that were not sent, and the command that declares them, if the last output
+    of a failed run names one of them; else two empty texts.
     """
     if record.exit["reason"] != ExitReason.FAILED:
         return "", ""

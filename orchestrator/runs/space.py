@@ -97,7 +97,7 @@ def _require(wanted: list[Wanted], exists: str, next_command: str) -> None:
         if free(place) < needed:
             parts = ", ".join(f"{amount(each.size)} {each.what}" for each in together)
             raise LocalError(
-                f"Too little room on this computer: {shown(place)}, of {amount(needed)} needed: {parts}.",
+                f"Too little space on this computer: {shown(place)}, {amount(needed)} are needed: {parts}.",
                 exists=exists,
                 next_command=f"{next_command}    # once there is room in {mount_of(place)}",
             )

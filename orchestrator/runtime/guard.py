@@ -40,7 +40,7 @@ class Guard:
 
     def install(self) -> None:
         """Install the hook for the rest of this process: an audit hook cannot be removed."""
-        sys.dont_write_bytecode = True  # Python's own writing is none of the script's
+        sys.dont_write_bytecode = True  # bytecode that Python writes is not written by the script
         sys.addaudithook(self._audit)
         global _installed
         _installed = self
@@ -86,7 +86,7 @@ class Guard:
 
     def _refuse(self, path: str) -> None:
         os.write(self._refusals, os.fsencode(path) + b"\n")
-        raise PermissionError(13, "A repeated run may not change this", path)
+        raise PermissionError(13, "A repeated run must not change this", path)
 
 
 _installed: Optional[Guard] = None

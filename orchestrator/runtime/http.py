@@ -20,7 +20,7 @@ from typing import Callable, Dict, Iterator, List, Mapping, NamedTuple, Optional
 
 PIECE = 1 << 20
 ANSWER = 1 << 16
-"""Bytes of an answer that is no object: an acknowledgement, or an error's text."""
+"""Maximum bytes of an answer that is not an object: an acknowledgement, or an error's text."""
 _PASSING = frozenset((408, 425, 429, 500, 502, 503, 504))
 _LONGEST_PAUSE = 20.0
 _CONTENT_RANGE = re.compile(r"bytes (\d{1,18})-(\d{1,18})/(?:\d{1,18}|\*)\Z")
@@ -212,7 +212,7 @@ class Client:
 
     def _new(self, parts: urllib.parse.SplitResult) -> http.client.HTTPConnection:
         if parts.scheme not in ("http", "https") or not parts.hostname or parts.username:
-            raise HttpError("malformed", "A link is no http or https address.")
+            raise HttpError("malformed", "A link is not an http or https address.")
         if parts.scheme == "http":
             return http.client.HTTPConnection(parts.hostname, parts.port, timeout=self._timeout)
         self._context = self._context or ssl.create_default_context()
@@ -297,7 +297,7 @@ def _require_good(url: str, response: http.client.HTTPResponse) -> None:
         raise _Cut(f"it answered {status}", _retry_after(response), status)
     if 300 <= status < 400:
         raise HttpError(
-            "refused", f"{_server(url)} sends elsewhere ({status}), which is not followed.", status
+            "refused", f"{_server(url)} redirects ({status}), and redirects are not followed.", status
         )
     kinds = {401: "denied", 403: "denied", 404: "missing", 410: "missing", _CHANGED: "changed"}
     said = _read(response, 600).decode("latin-1")

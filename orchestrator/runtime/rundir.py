@@ -235,7 +235,7 @@ def open_plain(path: str) -> int:
     if is_plain(os.fstat(descriptor)):
         return descriptor
     os.close(descriptor)
-    raise OSError(errno.EINVAL, "is no plain file", path)
+    raise OSError(errno.EINVAL, "is not a regular file", path)
 
 
 def state(run: RunDir) -> Dict[str, Any]:

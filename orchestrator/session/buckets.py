@@ -57,7 +57,7 @@ class Pin:
 
 
 class NotAsPinned(SyncError):
-    """The runs of a lease use the objects of a source as they were at the first one; these are not there."""
+    """Objects of a source are not those that the earlier runs of the lease used."""
 
 
 class DataChanged(NotAsPinned):

@@ -6,8 +6,8 @@ from orchestrator.errors import BeforeTheRun, Interrupted
 
 
 class Interrupts:
-    """An interrupt of a run that has `begun` says that it goes on, at `price` $/h; before that it raises
-    BeforeTheRun with `again`, the command that repeats the call.
+    """Handle an interrupt in the block. Once the run has `begun`, the user is told that it continues, at
+    `price` $/h. Before that, BeforeTheRun is raised with `again`, the command that repeats the call.
     """
 
     begun = False
@@ -25,7 +25,7 @@ class Interrupts:
             raise BeforeTheRun(self.again) from None
         run = self.run_id
         raise Interrupted(
-            f"{run} goes on on its machine, at ${self.price:.2f}/h.",
+            f"{run} continues on its machine, at ${self.price:.2f}/h.",
             f"orch logs -f {run}    # follows it; to download its results too: orch watch {run}; "
             f"to stop it: orch cancel {run}",
         ) from None

@@ -202,12 +202,12 @@ class Project:
                 what = "a link to a folder that does not exist" if place.is_symlink() else "no folder"
                 aside = shlex.quote(f"{place}.aside")
                 raise LocalError(
-                    f"{place} is {what}, so the run's files have no place. Nothing was run.",
+                    f"{place} is {what}, so the run's files cannot be stored. Nothing was run.",
                     next_command=f"mv {shlex.quote(str(place))} {aside}    # then the same command again",
                 )
             if place.is_dir() and not os.access(place, os.W_OK | os.X_OK):
                 raise LocalError(
-                    f"{place} may not be written, so the run's files have no place. Nothing was run.",
+                    f"{place} is not writable, so the run's files cannot be stored. Nothing was run.",
                     next_command=f"chmod u+rwx {shlex.quote(str(place))}    # then the same command again",
                 )
 
@@ -234,7 +234,7 @@ def check_run_id(run_id: str) -> str:
     """Check a run id: it names a folder on two machines. Letters, digits, . _ - only, at most 100."""
     if not re.fullmatch(r"[A-Za-z0-9][A-Za-z0-9._-]{0,99}", run_id):
         raise UsageError(
-            f"The run id {run_id!r} cannot be a folder's name everywhere; use letters, digits, '.', '_' "
-            "and '-', at most 100, beginning with a letter or digit."
+            f"The run id {run_id!r} is not a valid folder name on every computer; use letters, digits, '.', "
+            "'_' and '-', at most 100, beginning with a letter or digit."
         )
     return run_id

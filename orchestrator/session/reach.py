@@ -87,7 +87,7 @@ def wait_until_reachable(provider: Provider, lease: Lease, progress: Progress) -
         time.sleep(_POLL_SECONDS if waited < _SOON_SECONDS else _POLL_SECONDS * 5)
     raise HostError(
         f"The machine of {lease.id} did not answer within {limit / 60:.0f} min; "
-        f"the last that was waited for is {waiting.awaited}.",
+        f"it was still waiting for {waiting.awaited}.",
         exists=f"It may be running, at ${lease.price:.2f}/h.",
         next_command="orch down    # or, to wait longer: orch up",
     )

@@ -36,7 +36,7 @@ from orchestrator.sizing.result import read_sizes
 _POLL = 0.2
 _TAIL = 12
 _TAIL_BYTES = 1 << 16
-"""Lines and bytes of the end of its output that are shown."""
+"""Maximum lines and bytes of the end of the program's output that are shown."""
 
 
 @dataclass(frozen=True)
@@ -198,7 +198,7 @@ def _judged(outcome: _Outcome, limit: float) -> dict[str, Any]:
         raise UsageError(
             "The program ended and never imported TensorFlow: there is no training step to measure."
             f"{_said(outcome)}",
-            next_command="orch record -- COMMAND    # says what any command takes",
+            next_command="orch record -- COMMAND    # measures any command",
         )
     if result["end"] == "no batch":
         raise UsageError(f"The batch size of the program cannot be changed from outside: {result['detail']}.")

@@ -1,4 +1,4 @@
-"""The pinned packages: read a lock, install exactly it, read back what is there, compare with here."""
+"""The pinned packages: read a lock, install exactly it, verify it, compare both sides."""
 
 from orchestrator.stack.attest import attest, attest_here
 from orchestrator.stack.bootstrap import bootstrap, local_agent

@@ -76,7 +76,7 @@ class _Meter:
     def add(self, count: int) -> None:
         with self._mutex:
             self._done += count
-            # never the whole: another size may become known
+            # never complete: the size of another wheel may become known
             self._progress.transfer("wheels", self._done, max(self._total, self._done + 1))
 
     def end(self) -> None:

@@ -52,7 +52,7 @@ def with_runpath(image: bytes, runpath: str) -> bytes:
     segments = _segments(image)
     dynamic = next((s for s in segments if s.kind == _PT_DYNAMIC), None)
     loads = [s for s in segments if s.kind == _PT_LOAD]
-    # Loaders want loadable segments in ascending order of address, so the spare one must stand last.
+    # Loaders need loadable segments in ascending order of address, so the spare one must be the last.
     spare = [s for s in segments if s.kind == _PT_NOTE and loads and s.index > loads[-1].index]
     if dynamic is None or not spare:
         raise NotPatchable("no note after the last loadable segment")

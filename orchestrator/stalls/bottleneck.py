@@ -12,22 +12,22 @@ from orchestrator.stalls.differential import WARM_READS, Differential
 from orchestrator.stalls.findings import findings, many_small_files, remedy
 
 ACCUSED = 0.1
-"""Least share of a step that must be stalled for a bottleneck to be named."""
+"""Minimum share of a step that must be stalled for a bottleneck to be named."""
 
 SURE = 0.05
-"""Least share that must be stalled after the noise is subtracted."""
+"""Minimum share that must be stalled after the noise is subtracted."""
 
 CROWD = 4
 """Threads per core from which one stage of a pipeline uses too many."""
 
 WAITING = 0.5
-"""Cores used or waited for, per second: below this a pipeline waits for something else."""
+"""Cores that are used or waited for on average: below this, a pipeline waits for something else."""
 
 FULL = 0.8
-"""Share of the cores from which all count as used."""
+"""Share of the cores above which all of them count as used."""
 
 OVERLAPS = 1.2
-"""Preparation that takes at most so many steps would be hidden by prefetching."""
+"""Preparation that takes at most this many times a step would be hidden by prefetching."""
 
 REMOTE_SHARE = 0.25
 REMOTE_BYTES = 4096
@@ -54,7 +54,7 @@ class Named:
 
 
 def name(differential: Differential) -> Named:
-    """Return the bottleneck; "none" if input delays a step by less than a tenth, or by nothing certain."""
+    """Return the bottleneck; "none" if input delays a step by less than a tenth, or not with certainty."""
     kind, words = _kind(differential)
     return Named(
         kind,
@@ -158,9 +158,7 @@ def _hands(source: Mapping[str, Any]) -> str:
 
 
 def _network(differential: Differential) -> float:
-    """Return the bytes received from the network for one batch, without what is received without input
-    too.
-    """
+    """Return the bytes received from the network for one batch, less those received without input."""
     pull, idle = (
         differential.timings.get("pull") or differential.timings["warm"],
         differential.timings["synthetic"],

@@ -25,22 +25,23 @@ class Command:
 
 
 def command_of(words: Sequence[str], tell: Progress) -> Command:
-    """Return the command `words` with the Python that it names, or that of `orch.yaml` with its lock's.
+    """Return the command `words` with the Python that it names, or that of `orch.yaml` with the Python of its
+    lock.
 
-    The environment of the lock is made, and data that the profile prepares, where they are missing. Raises
-    UsageError if there is neither, and StackError if the environment cannot be made.
+    If the lock's environment or prepared data are missing, they are created. Raises UsageError if there is no
+    command, and StackError if the environment cannot be created.
     """
     if words:
         return Command(tuple(words), Path.cwd(), command_python(words))
     own = Path("orch.yaml")
     if not own.exists():
         raise UsageError(
-            "There is no command, and no orch.yaml here that says one.",
+            "No command was given, and there is no orch.yaml here that names one.",
             next_command="orch profile -- python train.py",
         )
     wanted = load(own)
     python = local_stack(wanted, tell).python
     for each in wanted.data:
-        if not each.bucket:  # the scratch run would not see a copy of it
+        if not each.bucket:  # a copy of the bucket would not be visible to the scratch run
             make(each, wanted, lambda: python, tell)
     return Command(wanted.train.command, wanted.code.path, str(python), wanted.train.environment())

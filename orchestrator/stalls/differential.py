@@ -19,14 +19,16 @@ from orchestrator.model.counted import counted
 FORMAT = 1
 
 LEAST_SHARE = 0.03
-"""Share of a step: smaller differences are never significant."""
+"""Share of a step below which a difference is never significant."""
 
 WARM_READS = 0.3
-"""Share of the cold windows' disk reads from which a warm window did not find its files in memory."""
+"""If a warm window reads more than this share of the cold windows' disk reads, its files were not in
+memory.
+"""
 
 
 AT_MOST = 1.5
-"""A stall counts up to so many times what the pipeline takes alone: beside a step it is slower."""
+"""Maximum of a stall, relative to the pipeline alone, which is slower while a step runs beside it."""
 
 BUSY = 0.25
 """Share of the cores that other processes must use for the computer to count as busy."""

@@ -13,7 +13,7 @@ from orchestrator.model.files import regular_bytes
 from orchestrator.model.plain import plain
 
 ROW = struct.Struct("<256sQQQQ")
-"""A path (padded with zeros), opens, reads, bytes, nanoseconds in reads: one slot of a table."""
+"""One slot of a table: a path (padded with zeros), opens, reads, bytes, nanoseconds in reads."""
 
 _MOST_BYTES = 1 << 23
 """Maximum bytes of a table, which is more than the runtime's shim writes."""
@@ -74,7 +74,7 @@ def _table(path: Path) -> bytes:
     except FileNotFoundError:
         return b""
     except Malformed as error:
-        raise Malformed(f"{path.name} is not what the shim writes: {error}") from None
+        raise Malformed(f"{path.name} is not a valid table of reads: {error}") from None
 
 
 def _rows(raw: bytes) -> list[tuple[str, int, int, int, int]]:

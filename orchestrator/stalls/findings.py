@@ -8,16 +8,16 @@ from orchestrator.model.counted import counted
 from orchestrator.stalls.differential import Differential
 
 MIXED = 8
-"""A shuffle buffer with less than one in so many of the examples hardly mixes them."""
+"""A shuffle buffer with less than the n-th part of the examples hardly mixes them."""
 
 LONG_FIRST = 0.1
-"""Share of an epoch from which the time of its first batch is reported."""
+"""If the first batch takes at least this share of an epoch, that is reported."""
 
 NOTICED = 0.1
 SMALL_FILE = 1 << 20
 MANY = 32
 SMALL_CALL = 200e-6
-"""Seconds of a function for one example, up to which the call itself is a large part of that."""
+"""If a function takes at most this many seconds for an example, the call itself is a large part of that."""
 
 Finding = tuple[str, str]
 

@@ -13,7 +13,7 @@ _OF_STEPS = ("more cores", "fewer threads")
 """Fixes that can also help steps that do not wait for input."""
 
 HELPS = 1.05
-"""Least speed-up of a fix that counts as helping."""
+"""Minimum speed-up of a fix that counts as helping."""
 
 _THROUGH = ("batch", "padded_batch", "prefetch", "with_options", "repeat")
 
@@ -162,7 +162,7 @@ def predicted_seconds(
 
 
 def _crowded(differential: Differential, base: Timing) -> float:
-    """Return the limit by the CPU."""
+    """Return the seconds of a step if the CPU is the limit."""
     return base.cpu * _stretch(differential, base, differential.cores) / differential.cores
 
 
@@ -198,7 +198,7 @@ def _reading(pull: Timing) -> bool:
 def _split(differential: Differential, pull: Timing, fix: Mapping[str, Any]) -> tuple[float, float] | None:
     """Return (seconds of the mapping once it is parallel, seconds of everything else) per batch.
 
-    None if there are no statistics, or for Python code: its threads take turns, and for how much of it cannot
+    None if there are no statistics, or for Python code: its threads take turns, and the share of that cannot
     be measured from outside.
     """
     mapping = node_seconds(differential, ("map",))

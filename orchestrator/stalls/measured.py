@@ -67,7 +67,7 @@ class _Place(TypedDict):
 
 
 class Edit(_Place, total=False):
-    """One of the three kinds of changes of a script."""
+    """A change of a script, of one of three kinds."""
 
     keyword: Word
     after: Word
@@ -175,7 +175,7 @@ def read_result(path: Path) -> Mapping[str, Any]:
     except FileNotFoundError:
         return {}
     except Malformed as error:
-        raise Malformed(f"{path.name} is not what orch measures: {error}") from None
+        raise Malformed(f"{path.name} is not a valid measurement: {error}") from None
     result: Mapping[str, Any] = found
     return result
 
@@ -183,9 +183,9 @@ def read_result(path: Path) -> Mapping[str, Any]:
 def _check_pipeline(nodes: Sequence[Mapping[str, Any]]) -> None:
     for node in nodes:
         if any(place >= len(nodes) for place in node.get("inputs") or ()):
-            raise Malformed(".pipeline.nodes name an input that is none of them")
+            raise Malformed(".pipeline.nodes has an input that is not in the list")
 
 
 def _check_edits(edits: Any) -> None:
     if not all(sum(kind in edit for kind in _KINDS) == 1 for edit in edits):
-        raise Malformed(".fixes have an edit that says not what to write")
+        raise Malformed(".fixes has an edit without a text to write")

@@ -90,7 +90,7 @@ def _measured(session: Session, run_id: str, home: Path, wish: Options) -> Profi
             session.host.get(f"{there}/{each}", home / each, most=_MOST.get(each, _LOG))
         except MalformedAnswer:
             raise
-        except HostError:  # it was not written
+        except HostError:  # the file was not written
             (home / each).unlink(missing_ok=True)
     scratch = Scratch(Path(session.profile.code.path), Path(there) / "work")
     return read(home, run_id, job.argv, exit_, scratch)
@@ -107,7 +107,7 @@ def _free_name(session: Session, run_id: str) -> str:
 def _job(session: Session, run_id: str, name: str, wish: Options) -> Job:
     begun = session.ledger.lease().runs[run_id].draft.job
     assert begun is not None, "a run that is only found was not started from here"
-    # The present trees are measured, even if a later run has sent something else since.
+    # The current trees are measured, even if a later run has sent others since.
     trees = tuple(replace(link, digest="") for link in begun.trees)
     plan = {"feed": wish.plan(jobs.run_dir(session.agent, name))}
     env = {**session.profile.train.environment(), "ORCH_IMPOSE": json.dumps(plan)}

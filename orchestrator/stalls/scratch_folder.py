@@ -17,8 +17,9 @@ CODE = frozenset((".py", ".pyi", ".toml", ".yaml", ".yml", ".json", ".cfg", ".in
 CODE_BYTES = 1 << 20
 MODELS = frozenset((".keras", ".h5", ".hdf5", ".tflite", ".pb", ".pkl", ".joblib"))
 MODEL_BYTES = 256 << 20
-"""Maximum bytes of a model that is copied: this run overwrites what an earlier one left, and libraries write
-through links."""
+"""Maximum bytes of a model that is copied. Models are copied because this run overwrites those of earlier
+runs, and libraries write through links.
+"""
 
 MANY = 5000
 """A folder with more entries is linked as a whole."""

@@ -167,7 +167,8 @@ def profile(
     project.require_runs(run)
     if project.run(run).exists():
         raise UsageError(
-            f"A run {run} is in {project.run(run).parent} already.", next_command=f"rm -r {project.run(run)}"
+            f"A run {run} exists already in {project.run(run).parent}.",
+            next_command=f"rm -r {project.run(run)}",
         )
     agent = local_agent(project)
     source = Path(jobs.run_dir(agent, run))
@@ -201,8 +202,8 @@ def _scratch(cwd: Path, in_place: bool) -> Iterator[Scratch]:
             laid = copy_project(original, Path(root).resolve() / original.name)
         except OSError as error:
             raise LocalError(
-                f"There is no scratch copy of {original}: {error.strerror}.",
-                next_command="orch profile --in-place -- …    # lets the script write where it always does",
+                f"{original} could not be copied to a scratch folder: {error.strerror}.",
+                next_command="orch profile --in-place -- …    # without a copy",
             ) from error
         yield laid
 
@@ -238,7 +239,7 @@ def _run(agent: Agent, job: Job, limit: float, output: Callable[[bytes], None]) 
 
 
 def told_lines(tell: Progress) -> Callable[[bytes], None]:
-    """Pass on those lines of a run's output that orch wrote, while it runs."""
+    """Return a function that passes on the lines that orch itself writes to a run's output."""
     rest = [b""]
 
     def write(data: bytes) -> None:
@@ -310,7 +311,7 @@ def _reads(folder: Path) -> Sequence[FileReads]:
 
 def _unmeasured(home: Path, error: Malformed) -> MalformedAnswer:
     return MalformedAnswer(
-        f"What the input costs was not measured: {error}. Nothing of it was used.",
+        f"The measurement of the input is invalid: {error}. It was not used.",
         exists=f"The log of the measurement is {home / 'output.log'}.",
         next_command="orch status    # what runs and costs; the program may write where orch measures",
     )
@@ -365,7 +366,7 @@ def _change(best: Tried, scratch: Scratch) -> str | None:
     for file, edits in files.items():
         path = Path(os.path.normpath(scratch.back(Path(os.path.normpath(file)))))
         if not path.resolve().is_relative_to(scratch.original.resolve()):
-            parts.append(None)  # none of the project's files
+            parts.append(None)  # the file does not belong to the project
             continue
         shown = path.relative_to(scratch.original) if path.is_relative_to(scratch.original) else path
         try:

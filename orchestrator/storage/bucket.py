@@ -1,7 +1,8 @@
-"""A store in a bucket: the part that is the same for every cloud, above each cloud's few calls.
+"""A store in a bucket: the part that is the same for every cloud, on top of a Driver for each cloud.
 
-Every call is retried while the bucket throttles or does not answer. A conditional write whose reply was lost
-is compared with the object that is there. What a bucket lists and sends is validated before it is used.
+Every call is retried while the bucket throttles or does not answer. If the reply to a conditional write was
+lost, the object that is there is compared with it. What a bucket lists and sends is validated before it is
+used.
 """
 
 from __future__ import annotations
@@ -27,7 +28,7 @@ AT_ONCE = 32 << 20
 
 _TRIES = 6
 _VERSIONS = 30
-"""Of an object that is written without a pause: each try meets it before the next write, or not."""
+"""Tries to read an object that is overwritten continually: a version may be replaced before it was read."""
 _PASSES = (StorageFault.THROTTLED, StorageFault.UNREACHABLE)
 BACKOFF = Backoff(base_s=0.25, cap_s=8.0)
 
@@ -35,7 +36,7 @@ BACKOFF = Backoff(base_s=0.25, cap_s=8.0)
 class Driver(Protocol):
     """The calls of one cloud for one bucket. Keys are full object names. Calls are not retried here.
 
-    Raises StorageError, which tells Missing, Changed, THROTTLED and UNREACHABLE apart.
+    Raises StorageError; Missing, Changed, THROTTLED and UNREACHABLE must be distinguished.
     """
 
     def region(self) -> str: ...
@@ -126,7 +127,7 @@ class BucketStore:
                 try:
                     self._intact(functools.partial(self._download, key, stored, file, into))
                     return self._own(stored)
-                except Changed:  # between the two requests: the next version will do, if any would
+                except Changed:  # it changed in between: read the next version, unless one is wanted
                     left -= 1
                     if version is not None or not left:
                         raise
@@ -200,7 +201,7 @@ class BucketStore:
         return own
 
     def _odd(self, what: str) -> StorageError:
-        return StorageError(StorageFault.UNKNOWN, f"{self.url} {what}; nothing of it was used.")
+        return StorageError(StorageFault.UNKNOWN, f"{self.url} {what}; its answer was not used.")
 
     def _ours(self, key: str, content: bytes) -> Stored | None:
         """Return the object if it has that content: then the write succeeded and its reply was lost."""

@@ -33,7 +33,7 @@ _CHUNK = 1 << 20
 _ABANDONED_S = 86400.0
 _LOCKS = 256
 _PLAIN = re.compile(r"[^a-z0-9._@+=,~ -]")
-"""What is written as %XX where the file system takes upper and lower case for one."""
+"""Characters that are written as %XX if the file system does not distinguish upper and lower case."""
 
 
 class FileStore:
@@ -117,7 +117,7 @@ class FileStore:
         for part in parts:
             path = path / part
             if os.path.islink(path):  # noqa: PTH114 - no path is too long for it
-                raise StorageError(StorageFault.KEY, f"{path} is a link; a store follows none.")
+                raise StorageError(StorageFault.KEY, f"{path} is a link, and a store follows no links.")
         return path
 
     def _key(self, name: str) -> str:
@@ -175,7 +175,7 @@ class FileStore:
                     new.path.replace(path)
                     break
                 except FileNotFoundError:
-                    new.path.stat()  # a deleter removed the empty folder meanwhile
+                    new.path.stat()  # it failed because a deleter had removed the empty folder
             for folder in (*gained, path.parent):
                 _sync(folder)
         return Stored(key, new.size, version, f"sha256:{new.sha256}")
@@ -190,7 +190,7 @@ class FileStore:
             if number in (errno.EISDIR, errno.ENOTDIR, errno.EEXIST, errno.ENOTEMPTY):
                 raise StorageError(
                     StorageFault.KEY,
-                    f"{key} cannot lie in {self.url}: a file system holds no file that is also a folder.",
+                    f"{key} cannot be stored in {self.url}: a file cannot be a folder at the same time.",
                 ) from error
             if number == errno.ENAMETOOLONG:
                 raise StorageError(

@@ -95,7 +95,7 @@ class GsDriver:
             raise Changed(self._url, name, expected=version, found=found.version)
         try:
             self._download(name, int(found.version), start, sink)
-        except Changed:  # refused before any byte came
+        except Changed:  # refused before any byte arrived
             if version is not None:
                 raise
             return self.read(name, version, start, sink)
@@ -158,7 +158,9 @@ class GsDriver:
 
     @contextlib.contextmanager
     def _asking(self, name: str, expected: str | Anything | None) -> Iterator[None]:
-        """Tell an absent bucket from an absent object by listing it: both have the same status."""
+        """Translate errors in the block. A missing bucket and a missing object have the same status, so the
+        bucket is listed to tell them apart.
+        """
         try:
             with asking(self._url, self._bucket_name, name, expected):
                 yield
@@ -193,7 +195,7 @@ class GsDriver:
         library = self._library
         credentials, project = self._credentials
         named = os.environ.get("GOOGLE_CLOUD_PROJECT") or project
-        # the project is asked of for buckets that are made, and orch makes none
+        # the client wants a project, which only the creation of buckets uses
         return library.Client(project=named or "none", credentials=credentials)
 
     @functools.cached_property
@@ -218,7 +220,7 @@ class GsDriver:
 
 
 class _File:
-    """A file object, as the library expects one to write to."""
+    """A file object, as the library expects for downloads."""
 
     def __init__(self, sink: Sink) -> None:
         self._sink = sink
@@ -263,7 +265,7 @@ def _condition(expected: str | Anything | None) -> dict[str, int]:
 
 def _generation(version: str) -> int:
     if not version.isdecimal():
-        raise StorageError(StorageFault.UNKNOWN, f"{version!r} is no version of Cloud Storage.")
+        raise StorageError(StorageFault.UNKNOWN, f"{version!r} is not a version of Cloud Storage.")
     return int(version)
 
 

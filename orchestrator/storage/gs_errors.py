@@ -40,16 +40,18 @@ def asking(url: str, bucket: str, name: str, expected: str | Anything | None) ->
             int(error.response.status_code), _reason(error), url, bucket, name, expected
         ) from error
     except DataCorruption as error:
-        raise Corrupt(url, name, "its checksum is another on the other side.") from error
+        raise Corrupt(url, name, "its checksum differs on the server.") from error
     except (requests.exceptions.RequestException, ConnectionError, TransportError, RetryError) as error:
         kind = type(error).__name__
         message = f"{url} did not answer, or broke the connection ({kind})."
         raise StorageUnreachable(StorageFault.UNREACHABLE, message, code=kind) from error
     except GoogleAuthError as error:
         raise _not_proven(url, type(error).__name__) from error
-    except (ValueError, TypeError, LookupError) as error:  # the answer is none of this service
+    except (ValueError, TypeError, LookupError) as error:  # the answer does not come from Cloud Storage
         kind = type(error).__name__
-        raise StorageError(StorageFault.UNKNOWN, f"{url} answered no object ({kind}).", code=kind) from error
+        raise StorageError(
+            StorageFault.UNKNOWN, f"{url} gave an invalid answer ({kind}).", code=kind
+        ) from error
 
 
 def _reason(error: Any) -> str:

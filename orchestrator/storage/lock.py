@@ -22,7 +22,7 @@ from orchestrator.errors import Changed, Corrupt, LockHeld, LockLost, Missing, O
 from orchestrator.model.stores import Store
 
 _PATIENCE = 1.25
-"""A waiter takes over after so many times the seconds that the holder gave itself."""
+"""A waiting client takes over after this many times the seconds for which the holder may rely on the lock."""
 _MOST_BYTES = 4096
 _MOST_SECONDS = 3600.0
 _POLL_SECONDS = 1.0
@@ -162,7 +162,7 @@ class StoreLock:
             except LockLost:
                 return
             except OrchError:
-                continue  # tried again until the lock expires
+                continue  # the store failed: retry until the lock expires
 
     def _try(self) -> Holding | None:
         """Take the lock if it is free or expired. Returns None on success, else the holder."""
@@ -184,7 +184,7 @@ class StoreLock:
     def _expired(self, holding: Holding, version: str) -> bool:
         """Whether the lock was not renewed for longer than its holder relies on, by this computer's clock."""
         if holding.nonce == self._tried:
-            return True  # written by a call of ours whose answer was lost
+            return True  # written by a call of this client whose reply was lost
         now = self._clock()
         if self._seen is None or self._seen[0] != version:
             self._seen = (version, now)
@@ -214,7 +214,7 @@ class StoreLock:
             if stored is None:
                 return None
             if stored.size > _MOST_BYTES:
-                raise Corrupt(self._store.url, self._key, "it is no lock of orch.")
+                raise Corrupt(self._store.url, self._key, "it is not a lock of orch.")
             try:
                 content = self._store.get(self._key, stored.version)
             except (Changed, Missing):
@@ -224,7 +224,7 @@ class StoreLock:
     def _parsed(self, content: bytes) -> Holding:
         holding = parse(content)
         if holding is None:
-            raise Corrupt(self._store.url, self._key, "it is no lock of orch.")
+            raise Corrupt(self._store.url, self._key, "it is not a lock of orch.")
         return holding
 
 

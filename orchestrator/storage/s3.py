@@ -54,7 +54,7 @@ class S3Driver:
                     Metadata={_SHA256: digest.hexdigest()},
                     **_condition(expected),
                 )
-        except Missing as absent:  # as S3 answers a condition on an object that is not there
+        except Missing as absent:  # S3 answers so to a condition on a missing object
             wanted = None if isinstance(expected, Anything) else expected
             raise Changed(self._url, name, expected=wanted, found=None) from absent
         with self._asking(name, expected):
@@ -79,7 +79,7 @@ class S3Driver:
         with self._asking(name, Anything(), absent_is_none=True):
             answer = self._client.head_object(Bucket=self._bucket, Key=name, ChecksumMode="ENABLED")
             return Stored(name, int(answer["ContentLength"]), _etag(answer), _checksum(answer))
-        return None  # an absent one leaves the block
+        return None  # the object was missing
 
     def read(self, name: str, version: str | None, start: int, sink: Sink) -> Stored:
         wanted = {"IfMatch": f'"{version}"'} if version is not None else {}
@@ -130,7 +130,7 @@ class S3Driver:
         seconds = min(lasts, _LONGEST_LINK_S)
         credentials = self._session.get_credentials()
         if credentials is not None:
-            credentials.get_frozen_credentials()  # those of a role learn only now when they end
+            credentials.get_frozen_credentials()  # for a role, the expiry is known only after this
         ends = getattr(credentials, "_expiry_time", None)
         if isinstance(ends, datetime):
             seconds = min(seconds, (ends - now).total_seconds())
@@ -167,7 +167,7 @@ class S3Driver:
             return found
         found = self.facts(wanted.key)
         if found is None:
-            raise Changed(self._url, wanted.key, expected="that was written", found=None)
+            raise Changed(self._url, wanted.key, expected="the written one", found=None)
         return found
 
     def _abort(self, at: dict[str, str]) -> None:

@@ -125,7 +125,7 @@ def schedule_here(machines: int, work: Work, scratch: Path, *, more: int = 0) ->
     goes on without this process.
     """
     own = {"resources": {_MACHINE: 1}, "nthreads": 1, "memory_limit": None, "work": work}
-    global_manager._ip = "127.0.0.1"  # it would look for the way to 8.8.8.8, and warn where there is none
+    global_manager._ip = "127.0.0.1"  # otherwise it looks for a route to 8.8.8.8, and warns if there is none
     with dask.config.set({**_NO_PAGES, "temporary-directory": str(scratch)}):
         cluster = SpecCluster(  # type: ignore[no-untyped-call]
             workers={n: {"cls": _Trains, "options": {**own, **_HERE}} for n in range(machines + more)},

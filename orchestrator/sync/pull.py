@@ -221,7 +221,7 @@ def _is_here(target: Confined, row: Row) -> bool:
 def _check_room(part: Path, needed: int) -> None:
     if needed > disk.free(part):
         raise LocalError(
-            f"{disk.amount(needed)} are to be downloaded into {part.parent}: {disk.shown(part)}. "
+            f"The download to {part.parent} needs {disk.amount(needed)}, and {disk.shown(part)}. "
             "Nothing was downloaded.",
             exists=_STILL_THERE,
             next_command=_ROOM_FIRST,

@@ -112,7 +112,7 @@ def _refuse_holes(top: Path, rows: Iterable[Row]) -> None:
                 raise SyncError(
                     f"{top / shown([row.path])} has {row.size:,} bytes, of which {held:,} are on disk: it "
                     "is a sparse file, and all of them would be read and sent.",
-                    next_command="name it in .orchignore, or shorten it by truncate to what it holds",
+                    next_command="name it in .orchignore, or shorten it with truncate",
                 )
 
 

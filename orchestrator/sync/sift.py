@@ -68,7 +68,7 @@ def _too_large(rows: Sequence[Row], folder: Path) -> Iterator[tuple[str, str]]:
 def _folders_here(
     rows: Sequence[Row], target: Path, refused: dict[str, tuple[Refused, str]]
 ) -> Iterator[tuple[str, str]]:
-    """Yield entries that would replace a folder of the user's: that never happens."""
+    """Yield entries that would replace one of the user's folders, which is never allowed."""
     if not target.is_dir():
         return
     with Confined(text(os.fsencode(target))) as inside:

@@ -206,7 +206,7 @@ def _profile_of_lease(project: Project, first: RunRecord) -> tuple[Path, tuple[s
     place = Path(str(lease.profile["path"])) if lease else None
     text = _text(place) if place else None
     if lease is None or place is None or text is None:
-        raise _refused(first, "nothing here tells its profile", project.up_command)
+        raise _refused(first, "its profile is not known here", project.up_command)
     return place, tuple(lease.profile["overrides"]), text
 
 
@@ -320,8 +320,8 @@ def require_machine(first: RunRecord, leased: Profile, wanted: Profile, lease: L
     found = other_machine(leased, wanted)
     if found:
         raise UsageError(
-            f"{first.run_id} cannot be repeated on the machine of {lease.id}: {', '.join(found)} of its "
-            "profile are other ones.",
+            f"{first.run_id} cannot be repeated on the machine of {lease.id}: {', '.join(found)} differ "
+            "in its profile.",
             exists=f"That machine is still running, at ${lease.price:.2f}/h.",
             next_command=f"orch down {lease.id} && orch rerun {first.run_id}",
         )

@@ -28,10 +28,10 @@ def identify(
     local_parity: bool,
     same_as: RunRecord | None,
 ) -> tuple[CodeFacts, RequestFacts | None]:
-    """Keep code and profile in the run's folder; returns what the record says of them.
+    """Keep code and profile in the run's folder; returns the facts about them for the record.
 
-    A run that repeats `same_as` has what was kept of that one. `overrides`: what the call sets beside those
-    of its lease.
+    For a run that repeats `same_as`, what was kept of that run is copied. `overrides`: those of this call, in
+    addition to those of its lease.
     """
     run = session.project.run(run_id)
     if same_as is None or same_as.code is None:

@@ -64,7 +64,7 @@ def one_run(
 ) -> RunRecord:
     """Like `train`, after its arguments were resolved."""
     anew = wish.anew(profile)
-    interrupts.begun = _pending(project, lease, name)  # by another call that may be active
+    interrupts.begun = _pending(project, lease, name)  # another call may have started it
     if far := elsewhere.followed(project, lease, name, wish.verb, output, tell):
         return far
     with turn_of(project, name, wish.verb, tell) as turn:
@@ -154,7 +154,7 @@ def refuse_another_machine(leased: Profile, wanted: Profile) -> None:
         raise UsageError(
             f"`train --set` cannot change {', '.join(changed)}: the machine exists already, as `up` "
             "created it.",
-            exists="The machine runs on, as `orch status` shows it.",
+            exists="The machine is still running; `orch status` shows it.",
             next_command=f"orch down && orch up {shlex.quote(str(leased.path))} --set …",
         )
 

@@ -1,4 +1,4 @@
-"""How a run is made, and the command that makes it so again."""
+"""The options of a run, and the command that repeats a call with them."""
 
 from __future__ import annotations
 
@@ -38,10 +38,10 @@ class RunOptions:
 
     `overrides`: what this call changes in the profile, or must pass again. `verb`: the verb that is carried
     out. `new_data`: accept changed objects of buckets. `retried`: how often this call, or an interrupted one,
-    has retried the run by itself. `same_as`: the run that is repeated; with other inputs none is started.
-    `path` (of the profile), `run_id` and `lease`: as the call names them, "" where it does not. `asked`: the
-    options as they were given, where the call has changed them since. `words`: the command that repeats the
-    call, where it is not `verb` with these options. `node`: the machine, if several train together.
+    has retried the run by itself. `same_as`: the run that is repeated; if the inputs differ, no run is
+    started. `path` (of the profile), `run_id` and `lease`: as the call names them, else "". `asked`: the
+    options as they were given, if the call has changed them since. `words`: the command that repeats the
+    call, if it is not `verb` with these options. `node`: the machine, if several train together.
     """
 
     local_parity: bool = False

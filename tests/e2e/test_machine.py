@@ -265,7 +265,7 @@ def test_what_is_too_large_for_this_computer_says_what_there_is(bench: Bench) ->
 def test_a_state_folder_that_others_can_write_proves_no_host_key(bench: Bench) -> None:
     machine = bench.up("open")
     bench.folder_of(machine).chmod(0o777)
-    with pytest.raises(ProviderError, match="open to other users") as refused:
+    with pytest.raises(ProviderError, match="Other users can access the folder") as refused:
         bench.provider.endpoint(machine)
     assert refused.value.fault is Fault.AUTH
     bench.folder_of(machine).chmod(0o700)

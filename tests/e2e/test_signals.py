@@ -42,7 +42,7 @@ def test_ctrl_c_detaches_and_logs_go_on_at_the_right_byte(project: Project, numb
     out, err = train.communicate(timeout=30)
     seen += out
     assert train.returncode == 130
-    assert b"Next: orch logs -f" in err and b"goes on on its machine, at $0.00/h." in err
+    assert b"Next: orch logs -f" in err and b"continues on its machine, at $0.00/h." in err
     rest = project.orch("logs", "-f").out
     lines = (seen.decode() + rest).splitlines()
     assert [line for line in lines if line.startswith("line ")] == [f"line {n}" for n in range(60)]

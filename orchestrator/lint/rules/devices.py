@@ -150,7 +150,7 @@ def check_index(program: Program, _: Project) -> Iterator[Hit]:
 
 
 def _takes_one(module: Module, node: ast.AST) -> bool:
-    """`gpus[0]`, `gpus.pop()`, `next(iter(gpus))`, `gpu, = gpus`: whatever fails on an empty list."""
+    """Whether this fails on an empty list: `gpus[0]`, `gpus.pop()`, `next(iter(gpus))`, `gpu, = gpus`."""
     if isinstance(node, ast.Subscript):
         return not isinstance(node.slice, ast.Slice) and _is_list(module, node.value)
     if isinstance(node, ast.Call):
@@ -227,7 +227,9 @@ def check_replicas(program: Program, _: Project) -> Iterator[Hit]:
 
 
 def _asked(program: Program) -> tuple[Module, ast.AST] | None:
-    """A branch on tf.test.is_gpu_available(), or a strategy that takes another one where there is no TPU."""
+    """Return a branch on tf.test.is_gpu_available(), or a strategy with an alternative for machines without
+    TPU.
+    """
     for module, call in program.calls(*_ASKS):
         if not _stops(module, call) and (branch := next(_branches(module, call), None)):
             return module, branch

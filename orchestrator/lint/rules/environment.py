@@ -44,7 +44,7 @@ _READ_AT_IMPORT = re.compile(
 _LIBRARIES = ("tensorflow", "keras", "tf_keras")
 _NUMPY_READS = re.compile(r"(OMP|MKL|OPENBLAS|KMP)_\w+$")
 _NUMPYS = (*_LIBRARIES, "numpy", "scipy", "sklearn", "pandas")
-"""What loads a BLAS and its threads."""
+"""Libraries that load a BLAS with its threads."""
 
 
 @program_check(LATE, LATE_VARIABLE, HASH_SEED)
@@ -65,7 +65,9 @@ def check_variables(program: Program, _: Project) -> Iterator[Hit]:
 def _imported_before(
     module: Module, node: ast.AST, libraries: tuple[str, ...]
 ) -> ast.Import | ast.ImportFrom | None:
-    """The first import of one of `libraries` that ran before a place; in a function all at the top did."""
+    """Return the first import of one of `libraries` that runs before a place; before a function runs, all
+    imports at the top have run.
+    """
     line = getattr(node, "lineno", 0)
     inside = not module.top_level(node)
     for statement in module.imports:

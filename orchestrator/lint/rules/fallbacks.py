@@ -119,9 +119,9 @@ def _reads(module: Module, node: ast.AST) -> bool:
 
 
 def _replaces(module: Module, node: ast.Try, handler: ast.ExceptHandler) -> bool:
-    """Whether a handler, or what follows one that does nothing, makes up what the try was to read."""
+    """Whether a handler, or the code after one that does nothing, invents what the try should have read."""
     if _makes_random(module, handler.body):
-        return not _makes_random(module, node.body)  # another draw takes the place of a draw
+        return not _makes_random(module, node.body)  # not if the try drew random data itself
     if all(isinstance(each, ast.Pass) for each in handler.body):
         return isinstance(node.body[-1], ast.Return) and _makes_random(module, _rest(module, node))
     wanted = {name for statement in node.body for name in _given(statement)}
@@ -133,9 +133,9 @@ def _replaces(module: Module, node: ast.Try, handler: ast.ExceptHandler) -> bool
 
 
 def _blanks(module: Module, body: Sequence[ast.stmt], other: Sequence[ast.stmt]) -> bool:
-    """Whether `body` fills with zeros or the like what `other` takes from elsewhere."""
+    """Whether `body` fills with zeros, or similar, what `other` reads from elsewhere."""
     if any(_FETCHES.search(_last_name(call)) for statement in body for call in calls_in(statement)):
-        return False  # what is made empty there is filled with what is read
+        return False  # the empty container is filled with the data that are read
     wanted = {name for statement in other for name in _given(statement)}
     for statement in body:
         made = [c for c in calls_in(statement) if _BLANK.match(module.called(c))]
@@ -168,7 +168,9 @@ def _last_name(call: ast.Call) -> str:
 
 
 def _prepares(module: Module, node: ast.If) -> bool:
-    """`if not place.exists(): place.write_bytes(…)`: every machine makes the same file, by a seed."""
+    """Whether every machine creates the same file, with a seed: `if not place.exists():
+    place.write_bytes(…)`.
+    """
     if node.orelse or _leaves(node.body):
         return False
     calls = [call for statement in node.body for call in calls_in(statement)]
@@ -179,7 +181,7 @@ def _prepares(module: Module, node: ast.If) -> bool:
 
 
 def _asks_presence(module: Module, test: ast.AST) -> str:
-    """What a condition looks for on the disk; "" where it looks for nothing."""
+    """Return what a condition looks for on the disk; "" if nothing."""
     for name in (node for node in ast.walk(test) if isinstance(node, ast.Name)):
         held = module.value(name)
         held = held.args[0] if module.called(held) in ("sorted", "list") and held.args else held  # type: ignore[union-attr]
@@ -194,7 +196,9 @@ def _asks_presence(module: Module, test: ast.AST) -> str:
 
 
 def _asks_what_was_read(module: Module, test: ast.AST) -> str:
-    """`data is None`, where data come from a function here that gives None when reading fails; its name."""
+    """Return the name in `data is None`, if data come from a function here that returns None when reading
+    fails.
+    """
     name = test.left if isinstance(test, ast.Compare) and is_none(test.comparators[0]) else None
     made = module.value(name) if isinstance(name, ast.Name) and isinstance(test.ops[0], ast.Is) else None  # type: ignore[attr-defined]
     called = made.func.id if isinstance(made, ast.Call) and isinstance(made.func, ast.Name) else ""
@@ -215,14 +219,14 @@ def _leaves(body: Sequence[ast.stmt]) -> bool:
 
 
 def _rest(module: Module, node: ast.stmt) -> list[ast.stmt]:
-    """What follows a branch that returned: the way of the others."""
+    """Return the statements after a branch that returns; they run if its condition is false."""
     parent = module.parent(node)
     body = getattr(parent, "body", [])
     return list(body[body.index(node) + 1 :]) if isinstance(body, list) and node in body else []
 
 
 def _makes_random(module: Module, body: Sequence[ast.AST], depth: int = 2) -> bool:
-    """Whether statements make random data, themselves or by a function of this file."""
+    """Whether statements create random data, directly or by a function of this file."""
     for statement in body:
         if _raises(statement):
             return False
@@ -242,7 +246,7 @@ def _makes_random(module: Module, body: Sequence[ast.AST], depth: int = 2) -> bo
 
 
 def _drawn(module: Module, call: ast.Call) -> bool:
-    """A draw from a generator of NumPy: `rng.normal(…)`."""
+    """Whether a call draws from a generator of NumPy: `rng.normal(…)`."""
     if not (isinstance(call.func, ast.Attribute) and call.func.attr in _DRAWS):
         return False
     return module.called(module.value(call.func.value)) in _GENERATORS
@@ -261,7 +265,7 @@ def _trains(body: Sequence[ast.stmt]) -> bool:
 
 
 def _works(module: Module, body: Sequence[ast.stmt]) -> bool:
-    """Whether statements make data: a dataset, a table, an array read from somewhere."""
+    """Whether statements produce data: a dataset, a table, an array that is read from somewhere."""
     data = re.compile(
         r"(pandas\.read_\w+|numpy\.load\w*|tensorflow\.data\..+|keras\.datasets\..+|tensorflow_datasets\.load)$"
     )
@@ -270,7 +274,7 @@ def _works(module: Module, body: Sequence[ast.stmt]) -> bool:
 
 @module_check()
 def check_suppressed(module: Module) -> Iterator[Hit]:
-    """Errors that are left out without an except."""
+    """Find errors that are suppressed without an except."""
     for call in module.calls:
         name = module.called(call)
         if name == "contextlib.suppress" and any(module.dotted(kind) in _BROAD for kind in call.args):
@@ -312,7 +316,7 @@ def check_try(module: Module) -> Iterator[Hit]:
 
 
 def _lazy(module: Module, call: ast.Call) -> bool:
-    """Whether this will read files, later: a dataset of files, or a function mapped over one."""
+    """Whether this reads files only later: a dataset of files, or a function mapped over one."""
     if _OF_FILES.match(module.called(call)):
         return True
     method = call.func.attr if isinstance(call.func, ast.Attribute) else ""
@@ -320,7 +324,7 @@ def _lazy(module: Module, call: ast.Call) -> bool:
 
 
 def _iterates(body: Sequence[ast.stmt]) -> bool:
-    """Whether a try also reads what it made."""
+    """Whether a try also reads from the dataset that it creates."""
     for statement in body:
         for node in ast.walk(statement):
             if isinstance(node, ast.For):
@@ -355,7 +359,7 @@ def _broad(module: Module, handler: ast.ExceptHandler) -> bool:
 
 
 def _matters(module: Module, body: Sequence[ast.stmt]) -> bool:
-    """Whether what may fail is the work itself: reading data, training, loading, saving."""
+    """Whether the code that may fail is the work itself: reading data, training, loading, saving."""
     if any(isinstance(each, ast.For) and is_dataset(module, each.iter) for s in body for each in ast.walk(s)):
         return True
     return any(

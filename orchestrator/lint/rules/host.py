@@ -91,7 +91,7 @@ def check_host(module: Module) -> Iterator[Hit]:
 
 
 def _branched(module: Module, node: ast.If) -> Iterator[Hit]:
-    """`if gpus: batch_size = 256`: a size under a condition on the machine."""
+    """Find a size that depends on the machine: `if gpus: batch_size = 256`."""
     found = _host(module, node.test)
     for statement in [*node.body, *node.orelse] if found else ():
         targets = statement.targets if isinstance(statement, ast.Assign) else []
@@ -101,7 +101,7 @@ def _branched(module: Module, node: ast.If) -> Iterator[Hit]:
 
 
 def _option(module: Module, keyword: ast.keyword) -> str:
-    """The name of the command's option whose default this is."""
+    """Return the name of the command-line option whose default this is."""
     call = module.parent(keyword)
     first = call.args[0] if isinstance(call, ast.Call) and call.args else None
     return str(getattr(first, "value", "")).lstrip("-").replace("-", "_")
@@ -123,7 +123,7 @@ def _positional(module: Module, call: ast.Call) -> Iterator[Hit]:
 
 
 def _judged(module: Module, value: ast.AST, name: str, node: ast.AST) -> Iterator[Hit]:
-    """A value of the machine under a name that says what it decides."""
+    """Find a value of the machine under a name that says what it decides."""
     found = _host(module, value)
     if not found:
         return
@@ -138,7 +138,9 @@ def _judged(module: Module, value: ast.AST, name: str, node: ast.AST) -> Iterato
 
 
 def _host(module: Module, value: ast.AST) -> str:
-    """The function of the machine from which `value` is computed, through one name; "" where none is."""
+    """Return the function of the machine from which `value` is computed, through at most one name; "" if
+    none.
+    """
     for part in [value, *(module.value(n) for n in ast.walk(value) if isinstance(n, ast.Name))]:
         for call in calls_in(part) if part is not None else ():
             name = module.called(call)
@@ -150,7 +152,9 @@ def _host(module: Module, value: ast.AST) -> str:
 
 
 def _replicas(value: ast.AST) -> bool:
-    """`64 * strategy.num_replicas_in_sync`; a division by it keeps the whole batch as it is."""
+    """Whether a size is `64 * strategy.num_replicas_in_sync`; dividing by it leaves the whole batch
+    unchanged.
+    """
     return any(
         isinstance(node, ast.BinOp)
         and isinstance(node.op, ast.Mult)

@@ -1,4 +1,4 @@
-"""ORC721: metrics that are taken by their position."""
+"""ORC721: metrics that are selected by their position."""
 
 from __future__ import annotations
 
@@ -46,7 +46,7 @@ def check_unpacked(program: Program, _: Project) -> Iterator[Hit]:
 
 
 def _taken(module: Module, call: ast.Call) -> tuple[ast.AST, ast.expr, int] | None:
-    """(place, what is taken, how many numbers that needs) where a result is taken apart by place."""
+    """Return (place, selected result, how many numbers that needs) if a result is unpacked or indexed."""
     parent = module.parent(call)
     if isinstance(parent, ast.Subscript):
         return _indexed(parent)
@@ -68,18 +68,18 @@ def _taken(module: Module, call: ast.Call) -> tuple[ast.AST, ast.expr, int] | No
 
 
 def _indexed(node: ast.Subscript) -> tuple[ast.AST, ast.expr, int] | None:
-    """`….evaluate(…)[1]`; the first number is the loss everywhere."""
+    """Return the same for `….evaluate(…)[1]`; index 0 is the loss everywhere."""
     index = node.slice.value if isinstance(node.slice, ast.Constant) else None
     return (node, node, index + 1) if isinstance(index, int) and index > 0 else None
 
 
 def _fits(known: int, count: int, target: ast.expr) -> bool:
-    """Whether loss and `known` metrics are as many numbers as are taken."""
+    """Whether the loss and `known` metrics are as many numbers as the code unpacks."""
     return known >= count - 1 if isinstance(target, ast.Subscript) else known == count - 1
 
 
 def _metrics(program: Program) -> int | None:
-    """How many metrics every compile of the program names; None where that cannot be seen."""
+    """Return how many metrics every compile of the program names; None if that is unknown."""
     counts: set[int | None] = set()
     for module, call in program.methods("compile"):
         given = argument(call, 2, "metrics")

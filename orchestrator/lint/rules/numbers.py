@@ -77,7 +77,7 @@ def check_float64(program: Program, _: Project) -> Iterator[Hit]:
 
 
 def _fed(module: Module, call: ast.Call) -> Iterator[ast.AST]:
-    """The arrays that a call gives to a model or makes a dataset of."""
+    """Yield the arrays that a call passes to a model or turns into a dataset."""
     if module.called(call) in _TENSORS and call.args and argument(call, 1, "dtype") is None:
         yield call.args[0]
     elif module.called(call) == "tensorflow.data.Dataset.from_tensor_slices" and call.args:
@@ -98,9 +98,9 @@ def _fed(module: Module, call: ast.Call) -> Iterator[ast.AST]:
 
 
 def _origin(module: Module, node: ast.AST, depth: int = 4) -> ast.Call | None:
-    """The call that made an array in float64 and that nothing cast since."""
+    """Return the call that created an array in float64, if it was not cast afterwards."""
     value = module.value(node)
-    if isinstance(value, ast.BinOp) and depth:  # a name may be made of itself: x = x / 255
+    if isinstance(value, ast.BinOp) and depth:  # a name may be defined by itself: x = x / 255
         return _origin(module, value.left, depth - 1) if not isinstance(value.left, ast.BinOp) else None
     if not isinstance(value, ast.Call):
         return None
@@ -112,7 +112,7 @@ def _origin(module: Module, node: ast.AST, depth: int = 4) -> ast.Call | None:
 
 
 def _says_64(module: Module, call: ast.Call) -> bool:
-    """`….astype(np.float64)`, `np.array(…, dtype="float64")`."""
+    """Whether a call names float64: `….astype(np.float64)`, `np.array(…, dtype="float64")`."""
     casts = isinstance(call.func, ast.Attribute) and call.func.attr == "astype"
     given = argument(call, 0 if casts else -1, "dtype")
     if not (casts or module.called(call).startswith("numpy.")):
@@ -146,7 +146,7 @@ def _widths(module: Module) -> Iterator[tuple[ast.AST, str]]:
 
 
 def _casts(module: Module, node: ast.AST) -> bool:
-    """Whether a type is what an array is cast to, or made of."""
+    """Whether a type is that to which an array is cast, or of which it is created."""
     parent = module.parent(node)
     if isinstance(parent, ast.keyword):
         return parent.arg == "dtype"
@@ -170,7 +170,7 @@ def check_condition(program: Program, _: Project) -> Iterator[Hit]:
 
 
 def _of_machine(module: Module, test: ast.AST) -> bool:
-    """Whether a condition asks the machine, rather than an argument."""
+    """Whether a condition depends on the machine, rather than on an argument."""
     for node in ast.walk(test):
         found = module.value(node) if isinstance(node, ast.Name) else node
         name = module.called(found)

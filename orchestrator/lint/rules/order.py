@@ -111,13 +111,13 @@ def _listing(module: Module, call: ast.Call) -> str:
 
 
 def _ordered_use(module: Module, call: ast.AST, *, walk: bool = False, follow: bool = True) -> bool:
-    """Whether what is made of a listing depends on its order."""
+    """Whether the use of a listing depends on its order."""
     child: ast.AST = call
     for parent in module.above(call):
         if isinstance(parent, ast.Attribute) and parent.attr == "__next__":
             pass
         elif isinstance(parent, ast.Subscript) and child is parent.value and walk:
-            pass  # of a walk's (root, folders, files) the one or the other
+            pass  # one of the three parts (root, folders, files) of a walk
         elif isinstance(parent, ast.Call):
             if child is parent.func:
                 if getattr(child, "attr", "") == "__next__":
@@ -153,7 +153,7 @@ def _ordered_use(module: Module, call: ast.AST, *, walk: bool = False, follow: b
 
 
 def _asserts(call: ast.Call) -> bool:
-    """`self.assertEqual(os.listdir(folder), [])`: a test of what is there."""
+    """Whether a test checks a listing: `self.assertEqual(os.listdir(folder), [])`."""
     return isinstance(call.func, ast.Attribute) and call.func.attr.startswith("assert")
 
 
@@ -179,7 +179,7 @@ def _below(module: Module, node: ast.AST, scope: ast.AST) -> bool:
 
 
 def _sorts(module: Module, load: ast.Name) -> bool:
-    """`files.sort()`, `random.Random(1).shuffle(files)` no; `files = sorted(files)` yes."""
+    """Whether this sorts the listing: `files.sort()` or `files = sorted(files)`, but no shuffle."""
     parent = module.parent(load)
     if isinstance(parent, ast.Attribute) and parent.attr in _SORTING:
         return True
@@ -198,7 +198,7 @@ def _loop_orders(module: Module, loop: ast.For, *, walk: bool) -> bool:
 
 
 def _only_counts(module: Module, loop: ast.For) -> bool:
-    """`total += path.stat().st_size`: a loop that adds up numbers, and keeps nothing else."""
+    """Whether a loop only adds up numbers: `total += path.stat().st_size`."""
     counted = False
     for node in (each for statement in loop.body for each in ast.walk(statement)):
         if isinstance(node, ast.AugAssign):
@@ -212,7 +212,9 @@ def _only_counts(module: Module, loop: ast.For) -> bool:
 
 
 def _walk_sorted(loop: ast.For) -> bool:
-    """`for root, dirs, files in os.walk(d)`: dirs sorted in place, and files looped over sorted or unused."""
+    """Whether `for root, dirs, files in os.walk(d)` sorts dirs in place, and sorts files or does not use
+    them.
+    """
     if not (isinstance(loop.target, ast.Tuple) and len(loop.target.elts) == 3):
         return False
     _, dirs, files = (getattr(each, "id", "") for each in loop.target.elts)

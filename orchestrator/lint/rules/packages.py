@@ -73,7 +73,7 @@ def check_pins(snippet: Snippet, project: Project) -> Iterator[Hit]:
 
 
 def _sources(snippet: Snippet) -> Iterator[Hit]:
-    """`git+https://…` of a branch, or of whatever is there."""
+    """Find `git+https://…` of a branch, or without a revision."""
     if snippet.language not in ("requirements", "conda", "shell", "docker"):
         return
     for number, line in enumerate(snippet.code.split("\n"), 1):
@@ -85,7 +85,7 @@ def _sources(snippet: Snippet) -> Iterator[Hit]:
 
 @module_check()
 def check_setup(module: Module) -> Iterator[Hit]:
-    """install_requires of a setup.py."""
+    """Check install_requires of a setup.py."""
     for call in module.calls:
         if module.called(call) not in ("setuptools.setup", "distutils.core.setup"):
             continue
@@ -100,7 +100,7 @@ def check_setup(module: Module) -> Iterator[Hit]:
 
 @project_check(CONFLICT)
 def check_conflicts(project: Project) -> Iterator[Hit]:
-    """One package at two versions, within one list or between two files. A marker may divide them."""
+    """Find one package at two versions, within one list or in two files. A marker may separate them."""
     first: dict[str, Requirement] = {}
     for each in _all(project):
         if each.exact is None:
@@ -157,12 +157,12 @@ def _locks(project: Project) -> Iterator[Requirement]:
 
 
 def _folder(each: Requirement) -> PurePosixPath:
-    """Where a list lies: one list or lock with CUDA there shows that the others are for other machines."""
+    """Return the folder of a list: if one list or lock there has CUDA, the others are for other machines."""
     return PurePosixPath(each.snippet.path).parent
 
 
 def _brings_none(each: Requirement) -> bool:
-    """Whether a marker, or a version before the extra existed (2.14), speaks against it."""
+    """Whether CUDA packages are missing; not with a marker, or a version before the extra existed (2.14)."""
     found = re.match(r"\D*2\.(\d+)", each.spec)
     return not _marked(each) and not (each.exact and found and int(found[1]) < 14)
 

@@ -1,4 +1,4 @@
-"""ORC611-613: text and times that are parsed by the settings of one computer."""
+"""ORC611-613: text and times whose parsing depends on the settings of one computer."""
 
 from __future__ import annotations
 
@@ -78,7 +78,7 @@ def _reads_text(module: Module, call: ast.Call) -> bool:
 
 
 def _mode(module: Module, node: ast.AST | None) -> bool:
-    """Whether a mode reads text; without one, open does."""
+    """Whether a mode reads text, which is the default of open."""
     if node is None:
         return True
     modes = texts(module, node)
@@ -125,7 +125,7 @@ def _now(module: Module, node: ast.AST) -> bool:
 
 
 def _comma_column(module: Module, call: ast.Call) -> bool:
-    """`column.str.replace(",", ".").astype(float)`."""
+    """Whether this is `column.str.replace(",", ".").astype(float)`."""
     to = argument(call, 0, "dtype")
     floats = module.dotted(to) in ("float", "numpy.float32", "numpy.float64") or "float" in texts(module, to)
     before = call.func.value if isinstance(call.func, ast.Attribute) else None
@@ -133,7 +133,9 @@ def _comma_column(module: Module, call: ast.Call) -> bool:
 
 
 def _comma(module: Module, node: ast.AST) -> bool:
-    """`float(text.replace(",", "."))`, or a text with a comma. Commas between thousands are left out."""
+    """Whether this is `float(text.replace(",", "."))`, or a number with a decimal comma, but no thousands
+    separator.
+    """
     if isinstance(node, ast.Call) and isinstance(node.func, ast.Attribute) and node.func.attr == "replace":
         return "," in texts(module, argument(node, 0)) and "." in texts(module, argument(node, 1))
     return any(re.fullmatch(r"\s*-?\d+,\d+\s*", text) for text in texts(module, node))

@@ -56,7 +56,7 @@ _PATH_NAME = re.compile(
     re.IGNORECASE,
 )
 _WEB_NAME = re.compile(r"route|url|uri|endpoint|href|redirect|(^|_)api(_|$)", re.IGNORECASE)
-"""Names of places on a web server."""
+"""Names for places on a web server."""
 _SINKS = re.compile(
     r"(open|io\.open|codecs\.open|gzip\.open|pandas\.read_\w+"
     r"|numpy\.(load|loadtxt|genfromtxt|fromfile|memmap|save\w*)"
@@ -86,7 +86,7 @@ _SINK_METHODS = frozenset(
 _READERS = re.compile(
     r"(^|_)(open|load|read|imread|parse|listdir|glob|import)(_|$)|(^|_)path(_|$)|^from_file", re.I
 )
-"""Functions of others that, by their name, take a path."""
+"""Functions of other libraries that take a path, judging by their name."""
 _ROUTES = {
     "route",
     "get",
@@ -106,7 +106,7 @@ _HOME_VARIABLES = {"HOME", "USERPROFILE", "HOMEPATH"}
 
 @module_check(ABSOLUTE, WINDOWS, HOME)
 def check_paths(module: Module) -> Iterator[Hit]:
-    """Every text that is such a path and is used as one."""
+    """Find every text that is such a path and is used as one."""
     for node in module.nodes:
         if isinstance(node, ast.Constant) and isinstance(node.value, str) and 2 < len(node.value) < 1000:
             yield from _constant(module, node, _known_part(module, node))
@@ -120,7 +120,7 @@ def check_paths(module: Module) -> Iterator[Hit]:
 
 
 def _asks_home(module: Module, node: ast.AST) -> bool:
-    """`os.environ["HOME"]`, `os.getenv("HOME")`."""
+    """Whether this reads the home folder: `os.environ["HOME"]`, `os.getenv("HOME")`."""
     key: ast.AST | None = None
     if isinstance(node, ast.Subscript) and isinstance(node.ctx, ast.Load):
         key = node.slice if module.dotted(node.value) == "os.environ" else None
@@ -130,7 +130,7 @@ def _asks_home(module: Module, node: ast.AST) -> bool:
 
 
 def _splits_backslashes(node: ast.AST) -> TypeGuard[ast.Call]:
-    """`path.split("\\\\")`."""
+    """Whether this is `path.split("\\")`."""
     return (
         isinstance(node, ast.Call)
         and isinstance(node.func, ast.Attribute)
@@ -157,7 +157,7 @@ def _constant(module: Module, node: ast.Constant, text: str) -> Iterator[Hit]:
 
 
 def _known_part(module: Module, node: ast.Constant) -> str:
-    """The text, with what an f-string or a sum puts beside it."""
+    """Return the text, with the parts beside it in an f-string or a sum."""
     parent, text = module.parent(node), str(node.value)
     if isinstance(parent, ast.BinOp) and isinstance(parent.op, ast.Add) and parent.right is node:
         return f"{UNKNOWN}{text}"
@@ -168,7 +168,9 @@ def _known_part(module: Module, node: ast.Constant) -> str:
 
 
 def positioned(module: Module, node: ast.AST) -> ast.AST:
-    """Of a part of an f-string, the string: older Pythons give the part no place of its own."""
+    """Return the string of which a part is given, if it is an f-string: older Pythons give no position of the
+    part.
+    """
     parent = module.parent(node)
     return parent if isinstance(parent, ast.JoinedStr) else node
 
@@ -184,12 +186,12 @@ def _rule(text: str) -> Rule | None:
 
 
 def _regex(text: str) -> bool:
-    """`\\d+` and `\\w` and `\\.` are parts of a pattern rather than names."""
+    r"""Whether a text is a pattern: it contains `\d+`, `\w` or `\.`."""
     return any(re.match(r"[dwsDWSbBAZ]$|[.?*+()^$|{\[\]]", part) for part in text.split("\\")[1:])
 
 
 def _use(module: Module, node: ast.AST, follow: bool = True) -> str:
-    """How a text is used: as a "path", as a "default" of an option, by a "local" function, or ""."""
+    """Return how a text is used: as a "path", as a "default" of an option, by a "local" function, or ""."""
     child: ast.AST = node
     if _of_web(module, node):
         return ""
@@ -224,7 +226,7 @@ def _use(module: Module, node: ast.AST, follow: bool = True) -> str:
 
 
 def _call_use(module: Module, call: ast.Call, child: ast.AST) -> str | None:
-    """What `call` makes of the text in its argument; None where it hands a path on."""
+    """Return how `call` uses the text in its argument; None if it only passes a path on."""
     name = module.called(call)
     method = call.func.attr if isinstance(call.func, ast.Attribute) else ""
     if child is call.func:  # a method of the text itself: "…".format(), Path("…").open()
@@ -250,7 +252,7 @@ def _call_use(module: Module, call: ast.Call, child: ast.AST) -> str | None:
 
 
 def _expected(module: Module, call: ast.Call) -> bool:
-    """Whether a test compares a path, and opens nothing."""
+    """Whether a test only compares a path, without opening it."""
     parent = module.parent(call)
     method = (
         parent.func.attr if isinstance(parent, ast.Call) and isinstance(parent.func, ast.Attribute) else ""
@@ -261,7 +263,7 @@ def _expected(module: Module, call: ast.Call) -> bool:
 
 
 def _of_web(module: Module, node: ast.AST) -> bool:
-    """Whether a text stands in a table of routes: `ROUTES = {"home": "/home"}`."""
+    """Whether a text is in a table of routes: `ROUTES = {"home": "/home"}`."""
     statement = module.statement(node)
     if not isinstance(statement, ast.Assign | ast.AnnAssign) or not isinstance(
         statement.value, ast.Dict | ast.List | ast.Tuple
@@ -276,7 +278,7 @@ def _dict_key(node: ast.Dict, child: ast.AST) -> bool:
 
 
 def _key_of(node: ast.Dict, child: ast.AST) -> str:
-    """The text under which a dictionary holds `child`; "" where it is none."""
+    """Return the key under which a dictionary holds `child`; "" if it is not a text."""
     pairs = zip(node.keys, node.values, strict=True)
     key = next((key for key, value in pairs if value is child), None)
     return key.value if isinstance(key, ast.Constant) and isinstance(key.value, str) else ""

@@ -69,7 +69,7 @@ _FROM_DIRECTORY = re.compile(
     r"keras\.utils\.(image|text|audio)_dataset_from_directory$|.*\.make_csv_dataset$"
 )
 _GENERATOR_METHODS = {"flow_from_directory", "flow_from_dataframe"}
-"""Of ImageDataGenerator; they shuffle unless told not to."""
+"""Methods of ImageDataGenerator that shuffle by default."""
 _AUTOTUNE = {"tensorflow.data.AUTOTUNE"}
 _SIZES = {"mnist": 60000, "fashion_mnist": 60000, "cifar10": 50000, "cifar100": 50000, "imdb": 25000}
 
@@ -152,7 +152,7 @@ def check_split(program: Program, _: Project) -> Iterator[Hit]:
 
 
 def _shuffled(module: Module, call: ast.Call) -> ast.Call | None:
-    """The shuffle whose result `call` divides."""
+    """Return the shuffle whose result `call` divides."""
     node: ast.AST | None = call.func.value if isinstance(call.func, ast.Attribute) else None
     for _ in range(4):
         for each in chain(node) if node else ():
@@ -170,7 +170,7 @@ def _shuffled(module: Module, call: ast.Call) -> ast.Call | None:
 
 
 def _latest(module: Module, name: ast.Name, before: ast.AST) -> ast.AST | None:
-    """What `name` was given last, above a place."""
+    """Return the value that was assigned to `name` last, above a place."""
     bound = [
         value for value in module.bound(name) if getattr(value, "lineno", 0) < getattr(before, "lineno", 0)
     ]
@@ -197,7 +197,7 @@ def check_buffer(program: Program, _: Project) -> Iterator[Hit]:
 
 
 def _size(module: Module, call: ast.Call) -> int | None:
-    """How many records a pipeline has, where its source tells."""
+    """Return how many records a pipeline has, if its source shows it."""
     calls = list(chain(call))
     for _ in range(3):
         root = calls[-1]
@@ -232,7 +232,7 @@ def _length(module: Module, node: ast.AST) -> int | None:
 
 
 def _bundled(module: Module, node: ast.AST) -> int | None:
-    """Of `(x_train, y_train), … = keras.datasets.mnist.load_data()`: how many x_train are."""
+    """Return the number of x_train for `(x_train, y_train), … = keras.datasets.mnist.load_data()`."""
     if not isinstance(node, ast.Name):
         return None
     for each in module.nodes:

@@ -90,7 +90,7 @@ _HOST_CALLS = frozenset(
 )
 _HOST_VALUES = {"sys.platform", "os.name"}
 _SYSTEM = {*_HOST_VALUES, "platform.system()", "platform.machine()"}
-"""What a program asks to be portable, as often as to differ."""
+"""Questions about the system that portable programs ask too."""
 _SERVICES = ("google.colab", "kaggle_secrets", "kaggle_datasets")
 _ELSEWHERE = re.compile(r"^(google\.colab|COLAB_\w+|KAGGLE_\w+|SM_\w+)$")
 
@@ -117,7 +117,7 @@ def check_services(module: Module) -> Iterator[Hit]:
 
 @module_check(ADDRESS, BUCKET, CLOUD, SECRET)
 def check_texts(module: Module) -> Iterator[Hit]:
-    """Texts that name one network, one account or one machine."""
+    """Find texts that name one network, one account or one machine."""
     for node in module.nodes:
         if not (isinstance(node, ast.Constant) and isinstance(node.value, str)) or _docstring(module, node):
             continue
@@ -143,7 +143,9 @@ def _place(module: Module, node: ast.Constant, text: str) -> Iterator[Hit]:
 
 
 def _address(numbers: str, text: str) -> bool:
-    """An address rather than a version: after a word it is none; 0.0.0.0 is every machine's own."""
+    """Whether the numbers are an address, not a version: they stand alone, in a URL or before a port.
+    0.0.0.0 names no particular machine.
+    """
     parts = [int(part) for part in numbers.split(".")]
     plain = text.strip() == numbers or "://" in text or re.search(rf"{re.escape(numbers)}:\d", text)
     return bool(plain) and all(part < 256 for part in parts) and numbers != "0.0.0.0" and parts[0] > 9
@@ -172,7 +174,7 @@ def _named_secret(module: Module, node: ast.Constant, text: str) -> bool:
 
 @module_check(WHEREABOUTS)
 def check_branches(module: Module) -> Iterator[Hit]:
-    """Conditions that are true on one machine and false on another by what they ask."""
+    """Find conditions that hold on one machine and not on another, because of what they ask."""
     for node in module.nodes:
         if isinstance(node, ast.If | ast.IfExp) and not (isinstance(node, ast.If) and _only_says(node)):
             asked = _asked(module, node.test)
@@ -183,7 +185,7 @@ def check_branches(module: Module) -> Iterator[Hit]:
 
 
 def _only_says(node: ast.If) -> bool:
-    """Whether a branch does no more than print or log."""
+    """Whether a branch only prints or logs."""
     return not node.orelse and all(
         isinstance(each, ast.Pass)
         or (isinstance(each, ast.Expr) and isinstance(each.value, ast.Call) and _says(each.value.func))

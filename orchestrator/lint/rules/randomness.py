@@ -128,7 +128,7 @@ def _none(call: ast.Call) -> bool:
 
 
 def _seed_arguments(module: Module) -> Iterator[tuple[ast.AST, ast.AST]]:
-    """What is given as a seed, and where; or is assigned to a name that says seed."""
+    """Yield what is used as a seed, and where; or is assigned to a name that contains "seed"."""
     for call in module.calls:
         given = [k.value for k in call.keywords if k.arg in ("seed", "random_state")]
         given += call.args[:1] if module.called(call) in _SEEDED_BY else []
@@ -147,7 +147,7 @@ def _changing(module: Module, node: ast.AST) -> str:
 
 
 def _seeds_first(module: Module, draw: ast.Call) -> bool:
-    """Whether the generator from which a seed is drawn has itself a seed by then."""
+    """Whether the generator from which a seed is drawn was itself seeded before."""
     seeders = (call for call in module.calls if module.called(call) in _SEEDED_BY and call.args)
     return any(call.lineno < draw.lineno for call in seeders)
 
@@ -181,7 +181,7 @@ def _of_numbers(call: ast.Call) -> bool:
 
 
 def _is_set(module: Module, node: ast.AST, depth: int = 6) -> bool:
-    """A set of what may be texts: numbers keep their order."""
+    """Whether this is a set that may contain texts; numbers keep their order."""
     found = module.value(node)
     if not depth:
         return False
@@ -199,7 +199,7 @@ def _is_set(module: Module, node: ast.AST, depth: int = 6) -> bool:
 
 
 def _takes_texts(module: Module, name: str) -> bool:
-    """Whether what is added to a set is, as far as can be seen, a text: a file's name, part of a line."""
+    """Whether what is added to a set seems to be a text: a file's name, a part of a line."""
     added = [
         module.value(call.args[0])
         for call in module.calls
@@ -214,7 +214,7 @@ def _takes_texts(module: Module, name: str) -> bool:
 
 
 def _unordered_use(module: Module, node: ast.AST) -> bool:
-    """Whether what is made is sorted at once, or only counted, or the one thing that there is."""
+    """Whether the result is sorted at once, only counted, or the only element."""
     parent = module.parent(node)
     if isinstance(parent, ast.Subscript) and _only_one(module, node):
         return True
@@ -226,7 +226,7 @@ def _unordered_use(module: Module, node: ast.AST) -> bool:
 
 
 def _only_one(module: Module, node: ast.AST) -> bool:
-    """Whether this stands where a length is known to be 1."""
+    """Whether a length is known to be 1 here."""
     tests = [each.test for each in module.above(node) if isinstance(each, ast.If | ast.IfExp)]
     return any(" == 1" in source(test) and "len(" in source(test) for test in tests)
 
@@ -241,7 +241,9 @@ def _sorted_later(module: Module, statement: ast.Assign) -> bool:
 
 
 def _orders(loop: ast.For) -> bool:
-    """Whether a loop makes something whose order stays: appends, writes, counts up, yields."""
+    """Whether a loop produces something in which the order remains: it appends, writes, counts up or
+    yields.
+    """
     for node in ast.walk(loop):
         if isinstance(node, ast.Yield | ast.AugAssign):
             return True

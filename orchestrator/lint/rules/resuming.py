@@ -84,7 +84,9 @@ def _forgotten(module: Module) -> Iterator[Hit]:
 
 
 def _resumes(module: Module, fits: list[ast.Call]) -> Iterator[tuple[ast.Call, ast.Call]]:
-    """(load, first fit) of each load, before any training of its function, of what this script saves."""
+    """Yield (load, first fit) for each load of something that this script saves, before any training in its
+    function.
+    """
     saved = {place for call in module.calls for place in _saved(module, call)}
     for call in module.calls:
         if not _is_load(module, call) or not saved & _places(module, argument(call, 0, "filepath")):
@@ -101,7 +103,7 @@ def _is_load(module: Module, call: ast.Call) -> bool:
 
 
 def _saved(module: Module, call: ast.Call) -> set[str]:
-    """What is saved while training goes on. What is saved after it, others may begin with."""
+    """Return what is saved during training. What is saved after it may be the start of another training."""
     of_model = _method(call) in _SAVES and is_model(module, _receiver(call)) and _is_repeated(module, call)
     return (
         _places(module, argument(call, 0, "filepath")) if of_model or module.called(call) == KEEP else set()
@@ -118,7 +120,7 @@ def _is_repeated(module: Module, call: ast.Call) -> bool:
 
 
 def _places(module: Module, path: ast.expr | None) -> set[str]:
-    """What a path may be, and the name that holds it: two uses of one name are one file."""
+    """Return the possible values of a path, and the name that holds it: two uses of one name are one file."""
     known = {text for text in texts(module, path) if UNKNOWN not in text}
     return known | ({source(path)} if isinstance(path, ast.Name | ast.Attribute) else set())
 
@@ -143,7 +145,7 @@ def check_scratch(module: Module) -> Iterator[Hit]:
 
 
 def _scratch(module: Module, path: ast.expr) -> str:
-    """The folder that does not last; "" where it is none."""
+    """Return the temporary folder in a path; "" if there is none."""
     named = next((text for text in texts(module, path) if _SCRATCH.match(text)), "")
     held = [
         path,

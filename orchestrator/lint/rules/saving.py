@@ -85,7 +85,7 @@ def check_load(module: Module) -> Iterator[Hit]:
 
 
 def _form(text: str) -> str:
-    """Which old form a model's path means; "" for .keras, and where the end is not known."""
+    """Return the old format that a model's path means; "" for .keras, or if the suffix is not known."""
     last = text.rstrip("/").rpartition("/")[2]
     if not text or text.endswith(UNKNOWN) or last.endswith((".keras", ".zip")):
         return ""
@@ -159,7 +159,9 @@ def _checkpoint(module: Module, call: ast.Call) -> Iterator[Hit]:
 
 @module_check(CHANGED)
 def check_changed(module: Module) -> Iterator[Hit]:
-    """In each sequence of statements: a save, then a change of the same model, and no save after it."""
+    """Find, in each sequence of statements, a save that is followed by a change of the model and no further
+    save.
+    """
     for node in module.nodes:
         for name in ("body", "orelse", "finalbody"):
             body = getattr(node, name, None)
@@ -187,7 +189,7 @@ def _sequence(module: Module, body: list[ast.stmt]) -> Iterator[Hit]:
 
 
 def _events(module: Module, statement: ast.stmt) -> Iterator[tuple[str, ast.AST, bool]]:
-    """(model, place, whether it is saved there), in order."""
+    """Yield (model, place, whether it is saved there), in order."""
     for node in ast.walk(statement):
         if isinstance(node, ast.Call) and module.called(node) in _SAVERS and node.args:
             if is_model(module, node.args[0]):
@@ -207,7 +209,7 @@ def _events(module: Module, statement: ast.stmt) -> Iterator[tuple[str, ast.AST,
 
 
 def _by_function(module: Module, call: ast.Call) -> Iterator[tuple[str, ast.AST, bool]]:
-    """What a function of this file does last to each model that it is given: changes it, or saves it."""
+    """Yield, for each model that a function of this file gets, its last action on it: a change or a save."""
     function = module.functions.get(call.func.id) if isinstance(call.func, ast.Name) else None
     if function is None or any(isinstance(each, ast.Starred) for each in call.args):
         return
@@ -219,7 +221,7 @@ def _by_function(module: Module, call: ast.Call) -> Iterator[tuple[str, ast.AST,
 
 
 def _done_to(name: str, node: ast.AST) -> Iterator[bool]:
-    """Whether a node saves (True) or changes (False) the model of that name; nothing where neither."""
+    """Yield True if a node saves the model of that name, False if it changes it; nothing otherwise."""
     if isinstance(node, ast.Call) and isinstance(node.func, ast.Attribute):
         if source(node.func.value) == name and node.func.attr in _SAVES:
             yield True
@@ -230,7 +232,9 @@ def _done_to(name: str, node: ast.AST) -> Iterator[bool]:
 
 
 def _owner(module: Module, statement: ast.stmt, call: ast.Call) -> ast.AST | None:
-    """The model of which `call` changes a part: a layer's weights, a variable, all by an optimizer."""
+    """Return the model of which `call` changes a part: a layer's weights, a variable, or all by an
+    optimizer.
+    """
     method = call.func.attr if isinstance(call.func, ast.Attribute) else ""
     if method == "apply_gradients":
         parts: list[ast.AST] = [n for a in call.args for n in ast.walk(a) if isinstance(n, ast.Attribute)]

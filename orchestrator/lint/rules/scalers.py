@@ -65,13 +65,13 @@ _KEPT = {"joblib.dump", "pickle.dump", "pickle.dumps", "cloudpickle.dump", "dill
          "sklearn.externals.joblib.dump"}  # fmt: skip
 _DECOMPOSITIONS = {"PCA", "IncrementalPCA", "KernelPCA", "SparsePCA", "TruncatedSVD", "NMF", "FastICA"}
 _IN_THE_MODEL = {"Normalization", "TextVectorization", "StringLookup", "IntegerLookup", "Discretization"}
-"""Layers: what they learn is saved with the model."""
+"""Layers whose learned state is saved with the model."""
 _ALIKE = (
     re.compile(r"Scaler$|^Normalizer$|Transformer$"),
     re.compile(r"(Encoder|Binarizer)$"),
     re.compile(r"Vectorizer$"),
 )
-"""Classes of which one takes the other's place; an imputer and a scaler follow each other."""
+"""Classes of which one replaces another; an imputer and a scaler can be used together."""
 _SERVING = re.compile(
     r"(^|[_-])(serve|serving|predict|prediction|infer|inference|app|api|deploy|score)", re.I
 )
@@ -80,7 +80,7 @@ _TRAINING = re.compile(r"(^|[_-])(train|training|fit)", re.I)
 
 @dataclass(frozen=True)
 class Fit:
-    """One call of fit or fit_transform: on which variable, of which class, with which data."""
+    """One call of fit or fit_transform: its variable, its class, and its data."""
 
     module: Module
     call: ast.Call
@@ -96,7 +96,7 @@ class Fit:
 
     @property
     def columns(self) -> bool:
-        """Whether the data are named by columns: the same text then means the same data anywhere."""
+        """Whether the data are named by columns: then the same text means the same data everywhere."""
         nodes = ast.walk(self.call.args[0])
         return any(isinstance(node, ast.Constant) and isinstance(node.value, str) for node in nodes)
 
@@ -122,13 +122,13 @@ def _fits(module: Module) -> Iterator[Fit]:
 
 
 def _kind(name: str) -> str:
-    """The class of a scaler, encoder or tokenizer by its dotted name; "" for others."""
+    """Return the class of a scaler, encoder or tokenizer from its dotted name; "" for others."""
     found = _SCALER.match(name) or _OTHERS.match(name)
     return name.rpartition(".")[2] if found else ""
 
 
 def _maker(module: Module, receiver: ast.AST, call: ast.Call) -> ast.AST | None:
-    """The call that made the scaler: the last one above that the variable was given."""
+    """Return the call that created the scaler: the last one above that was assigned to the variable."""
     if isinstance(receiver, ast.Attribute):
         name = source(receiver)
         given = (node for node in module.nodes if isinstance(node, ast.Assign))
@@ -166,7 +166,9 @@ def check_refit(program: Program, _: Project) -> Iterator[Hit]:
 
 
 def _for_each_side(module: Module, fit: Fit) -> bool:
-    """`for side in ("train", "test"): StandardScaler().fit_transform(frames[side])`."""
+    """Whether each side has a scaler: `for side in ("train", "test"):
+    StandardScaler().fit_transform(frames[side])`.
+    """
     loops = [each for each in module.above(fit.call) if isinstance(each, ast.For)]
     for loop in loops:
         sides = [
@@ -181,7 +183,7 @@ def _for_each_side(module: Module, fit: Fit) -> bool:
 
 
 def _predicts_below(module: Module, fit: Fit) -> bool:
-    """Whether a model is asked after the fit, and not before: what it gives may be scaled as one likes."""
+    """Whether a model predicts after the fit only: then the fit scales predictions, which is harmless."""
     lines = [
         call.lineno
         for call in module.calls
@@ -194,7 +196,7 @@ def _predicts_below(module: Module, fit: Fit) -> bool:
 
 @program_check()
 def check_by_hand(program: Program, _: Project) -> Iterator[Hit]:
-    """`(x_test - x_test.mean()) / x_test.std()`: the test side by its own mean and width."""
+    """Find `(x_test - x_test.mean()) / x_test.std()`: the test side is scaled by its own statistics."""
     for module in program.modules:
         for node in module.nodes:
             if not (isinstance(node, ast.BinOp) and isinstance(node.op, ast.Div)):
@@ -216,7 +218,7 @@ def check_by_hand(program: Program, _: Project) -> Iterator[Hit]:
 
 
 def _statistic(module: Module, node: ast.AST, of: str, kind: str) -> bool:
-    """Whether an expression is `x.mean(…)` or `np.mean(x, …)`, with something small added or not."""
+    """Whether an expression is `x.mean(…)` or `np.mean(x, …)`, possibly plus a small number."""
     while isinstance(node, ast.BinOp) and isinstance(node.op, ast.Add):
         node = node.left
     found = module.value(node)
@@ -230,7 +232,7 @@ def _statistic(module: Module, node: ast.AST, of: str, kind: str) -> bool:
 
 
 def _fits_by_function(module: Module) -> Iterator[Hit]:
-    """A function that fits a scaler of its own, called for the training side and for the test side."""
+    """Find a function that fits a scaler of its own and is called for the training side and the test side."""
     for fit in _fits(module):
         name = getattr(fit.scope, "name", "")
         if name not in module.functions or not _own(module, fit):
@@ -245,7 +247,7 @@ def _fits_by_function(module: Module) -> Iterator[Hit]:
 
 
 def _own(module: Module, fit: Fit) -> bool:
-    """Whether the function makes the scaler, and fits it on what it was given."""
+    """Whether the function creates the scaler, and fits it on its arguments."""
     receiver = fit.call.func.value if isinstance(fit.call.func, ast.Attribute) else None
     maker = _maker(module, receiver, fit.call) if receiver is not None else None
     arguments = {each.arg for each in ast.walk(fit.scope) if isinstance(each, ast.arg)}
@@ -253,7 +255,7 @@ def _own(module: Module, fit: Fit) -> bool:
 
 
 def _twice_by_new(module: Module) -> Iterator[Hit]:
-    """The same data fitted anew by a second scaler: the second place does not use what the first found."""
+    """Find the same data fitted again by a second scaler, which does not use what the first one learned."""
     first: dict[str, Fit] = {}
     for fit in _fits(module):
         if fit.kind in _IN_THE_MODEL:
@@ -282,7 +284,7 @@ def check_saved(program: Program, _: Project) -> Iterator[Hit]:
 
 
 def _only_seen(program: Program, fit: Fit) -> bool:
-    """Whether a decomposition serves a picture alone: nothing is trained on what it gives."""
+    """Whether a decomposition is only used for a plot: nothing is trained on its result."""
     trained = any(len(call.args) > 1 for _, call in program.methods("fit"))
     return fit.kind in _DECOMPOSITIONS and not trained and not program.training
 
@@ -299,7 +301,9 @@ def check_mismatch(project: Project) -> Iterator[Hit]:
 
 
 def _differ(one: Fit, two: Fit) -> bool:
-    """Two classes for the same columns; or, in two files that train and serve, under the same name."""
+    """Whether two classes are used for the same columns; or, in files that train and serve, under the same
+    name.
+    """
     if one.kind == two.kind or not any(each.search(one.kind) and each.search(two.kind) for each in _ALIKE):
         return False
     if one.module is two.module:
@@ -327,7 +331,7 @@ def check_pixels(project: Project) -> Iterator[Hit]:
 
 
 def _pixel_scale(module: Module) -> tuple[ast.AST, float] | None:
-    """The one constant by which a file divides pixels, where it is 255, 256, 127.5 or 128."""
+    """Return the only constant by which a file divides pixels, if it is 255, 256, 127.5 or 128."""
     found: dict[float, ast.AST] = {}
     for node in module.nodes:
         if (

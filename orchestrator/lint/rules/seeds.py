@@ -127,7 +127,7 @@ class Randomness:
 
 def _seeds(name: str, call: ast.Call) -> frozenset[str]:
     if not call.args and not call.keywords and name in _SEEDERS:
-        return frozenset()  # random.seed() takes the time
+        return frozenset()  # random.seed() uses the time
     if any(is_none(each) for each in call.args):
         return frozenset()
     if name in _SEEDERS:
@@ -162,7 +162,7 @@ def _draws(program: Program) -> Iterator[tuple[str, Module, ast.Call]]:
 
 
 def _drawn_by_pandas(program: Program) -> Iterator[tuple[str, Module, ast.Call]]:
-    """`frame.sample(frac=1)` draws from NumPy's global generator."""
+    """Yield `frame.sample(frac=1)`, which draws from NumPy's global generator."""
     for module, call in program.methods("sample"):
         told = any(keyword.arg in ("frac", "n") for keyword in call.keywords)
         if told and module.imports_any("pandas") and not _settled(call, "random_state"):
@@ -278,7 +278,9 @@ def check_late(program: Program, _: Project) -> Iterator[Hit]:
 
 
 def _runs_at(module: Module, call: ast.Call, scope: ast.AST) -> list[int]:
-    """The lines of `scope` at which `call` happens: its own, or those that call the function it is in."""
+    """Return the lines of `scope` at which `call` happens: its own, or those that call the function
+    it is in.
+    """
     own = module.scope(call)
     if own is scope:
         return [call.lineno]

@@ -21,7 +21,7 @@ _ANYWHERE = re.compile(r"/(?:var/)?tmp/[\w.+-]+")
 _BY_MODE = re.compile(
     r"(open|(io|codecs|gzip|bz2|lzma|tarfile)\.open|zipfile\.ZipFile|h5py\.File|tensorflow\.io\.gfile\.GFile)$"
 )
-"""Calls that read unless their mode, the second argument, says otherwise."""
+"""Calls that read unless their second argument, the mode, says otherwise."""
 _READ = re.compile(
     r"(pandas\.read_\w+|numpy\.(load|loadtxt|genfromtxt|fromfile)|(joblib|torch|tensorflow\.saved_model)\.load"
     r"|keras\.(models|saving)\.load_model|keras\.(utils|preprocessing)\.(.+\.)?(\w+_from_directory|load_img)"
@@ -117,7 +117,7 @@ def _makes_path(module: Module, parent: ast.AST | None, child: ast.AST) -> bool:
 
 
 def _of_call(module: Module, call: ast.Call, child: ast.AST) -> str | None:
-    """The deep path that `call` reads, "" if it only looks at it, None if it may write there."""
+    """Return the deep path that `call` reads, "" if it only checks it, None if it may write there."""
     if child is call.func and isinstance(child, ast.Attribute):
         path: ast.AST = child.value
         reads = child.attr in _READ_METHODS or (child.attr == "open" and _mode_reads(call, 0))

@@ -80,7 +80,7 @@ def check_readable(snippet: Snippet, _: Project) -> Iterator[Hit]:
 
 @module_check(NOT_IMPORTED)
 def check_imported(module: Module) -> Iterator[Hit]:
-    """Only in texts that import something, and without `from x import *`."""
+    """Check only texts that import something, without `from x import *`."""
     if not module.imports or any(alias.name == "*" for each in module.imports for alias in each.names):
         return
     told: set[str] = set()

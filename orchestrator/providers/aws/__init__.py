@@ -1,5 +1,5 @@
-"""The provider `aws`: EC2 instances, by boto3.
+"""The provider `aws`: EC2 instances, through boto3.
 
-Everything of a machine goes into one RunInstances call; nothing is created beside it and nothing has to
-be cleaned up after it. What AWS is asked, and by which settings, is in `settings`.
+One RunInstances call creates everything that a machine needs, so nothing else has to be cleaned up. The
+settings are described in `settings`.
 """

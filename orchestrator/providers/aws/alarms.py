@@ -1,9 +1,9 @@
-"""CloudWatch alarms that end a machine if its guest cannot: because it is dead, or past its deadline without
-a timer.
+"""CloudWatch alarms that terminate a machine that cannot end itself: it is dead, or its deadline timer is
+missing.
 
-They carry EC2's own terminate action, under a role that AWS makes itself
+They use EC2's own terminate action, under a role that AWS creates
 (docs.aws.amazon.com/AmazonCloudWatch/latest/monitoring/UsingAlarmActions.html). An alarm outlives its machine
-and costs a little: `remove` is for when the machine is proven gone.
+and costs a little: call `remove` once the machine is proven gone.
 """
 
 from __future__ import annotations
@@ -17,15 +17,15 @@ from orchestrator.errors import ProviderError
 from orchestrator.providers.aws.clients import Clients, asking
 
 DEAD_MINUTES = 20
-"""How long EC2 must find a guest unreachable before that ends the machine; a boot takes less."""
+"""Minutes for which EC2 must find the machine unreachable before it is terminated; a boot takes less."""
 
 LATE_S = 600
-"""How long after its deadline a machine that is still there is ended, at least."""
+"""Minimum seconds after the deadline before a machine that still exists is terminated."""
 
 _MINUTE, _FINE, _HOUR, _DAY, _WEEK = 60, 300, 3600, 86400, 604800
 _KINDS = ("dead", "late")
 _FAILURES = (ProviderError, LookupError, TypeError, ValueError, AttributeError)
-"""A refusal, and an answer that cannot be read: neither may hide that a machine was made."""
+"""Errors of a call for alarms. They are reported, not raised: the machine exists in spite of them."""
 
 
 def name_of(identity: str, kind: str) -> str:
@@ -36,8 +36,8 @@ def alarms_of(identity: str, region: str, lasts: float) -> tuple[Mapping[str, An
     """Return the parameters of PutMetricAlarm for each alarm. `lasts`: seconds from the machine's start to
     its deadline.
 
-    An alarm looks back a day at most, or a week with periods of an hour (PutMetricAlarm's reference, Period):
-    a machine for longer has none for its deadline.
+    An alarm evaluates at most one day, or a week with periods of an hour (PutMetricAlarm's reference,
+    Period). A machine that may run longer has no alarm for its deadline.
     """
     common = {
         "Namespace": "AWS/EC2",
@@ -56,7 +56,7 @@ def alarms_of(identity: str, region: str, lasts: float) -> tuple[Mapping[str, An
         "Period": _MINUTE,
         "EvaluationPeriods": DEAD_MINUTES,
     }
-    # One value a minute comes while the machine runs: so many periods with a value are a life so long.
+    # A running machine sends one value a minute, so the number of periods with a value is its age.
     period = _FINE if lasts + LATE_S + _FINE <= _DAY else _HOUR
     periods = math.ceil((lasts + LATE_S) / period)
     late = {
@@ -76,8 +76,8 @@ def partition_of(region: str) -> str:
 
 
 def arm(clients: Clients, region: str, identity: str, lasts: float) -> dict[str, Any]:
-    """Create the alarms; returns what the machine's detail says about them. A refusal is reported and is
-    no error.
+    """Create the alarms; returns what the machine's detail says about them. If AWS refuses, that is part of
+    the result, and no error is raised.
     """
     kinds: list[str] = []
     try:
@@ -91,7 +91,7 @@ def arm(clients: Clients, region: str, identity: str, lasts: float) -> dict[str,
 
 
 def remove(clients: Clients, region: str, identity: str) -> None:
-    """Delete the alarms that may exist, one call each: an unknown name in a call would keep the others."""
+    """Delete the alarms that may exist, with one call each: a call with one unknown name deletes none."""
     for kind in _KINDS:
         with suppress(*_FAILURES), asking(clients, region):
             clients.client("cloudwatch", region).delete_alarms(AlarmNames=[name_of(identity, kind)])

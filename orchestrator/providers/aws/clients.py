@@ -12,16 +12,16 @@ from orchestrator.errors import Fault, ProviderError
 from orchestrator.providers.aws.settings import Settings
 
 HOME = "us-east-1"
-"""The region that is asked what is not of any region, where the environment names none."""
+"""The region for requests that concern no single region, if the environment names none."""
 
 _CONNECT_S = 10
 _READ_S = 60
 
 
 class Clients:
-    """Create boto3 clients; credentials, profile and endpoints are found by boto3.
+    """Create boto3 clients; boto3 finds credentials, profile and endpoints.
 
-    Nothing is retried below: what may be repeated is decided above, where it is known.
+    boto3's own retries are off, because only the caller knows which calls may be repeated.
     """
 
     def __init__(self, settings: Settings, regions: Callable[[], tuple[str, ...]]) -> None:
@@ -92,7 +92,7 @@ class Clients:
         if region not in self.regions:
             raise ProviderError(
                 Fault.INVALID,
-                f"The region {region} is not among those in use: {', '.join(self.regions)}.",
+                f"The region {region} is not one of those in use: {', '.join(self.regions)}.",
                 code="RegionNotInUse",
                 next_command=f"export ORCH_AWS_REGIONS={','.join((*self.regions, region))}",
             )
@@ -120,7 +120,7 @@ def _require_answer(http_response: Any, parsed: Any, model: Any, **_: Any) -> No
 
 
 def _readable(call: Callable[[str, Any], Any]) -> Callable[[str, Any], Any]:
-    """Raise NotAnAnswer if botocore cannot parse the XML as an answer of the operation."""
+    """Wrap a parser of botocore: it raises NotAnAnswer if the XML is not an answer of the operation."""
 
     def asked(operation: str, parameters: Any) -> Any:
         from orchestrator.providers.aws.faults import NotAnAnswer
@@ -128,7 +128,7 @@ def _readable(call: Callable[[str, Any], Any]) -> Callable[[str, Any], Any]:
         try:
             return call(operation, parameters)
         except LookupError as error:
-            raise NotAnAnswer(operation=operation, kind="no XML of the operation") from error
+            raise NotAnAnswer(operation=operation, kind="not the operation's XML") from error
 
     return asked
 
@@ -137,7 +137,7 @@ def _readable(call: Callable[[str, Any], Any]) -> Callable[[str, Any], Any]:
 def asking(
     clients: Clients, region: str, *, instance_type: str = "", zone: str = "", spot: bool = False
 ) -> Iterator[None]:
-    """Turn what boto3 raises in the block into ProviderError."""
+    """Translate what boto3 raises in the block to ProviderError."""
     from botocore.exceptions import BotoCoreError, ClientError
     from botocore.parsers import ResponseParserError
 

@@ -1,15 +1,15 @@
 """Take root rights from the login user of an AWS image, who could otherwise stop the deadline timer.
 
-The first boot installs a program, `PROGRAM`, that root owns. It runs once the machine has its own host key,
-for making that takes root, and before any job. From then on the user may end the machine early, by
-`sudo -n poweroff`, and nothing else. Pure.
+The first boot installs a program, `PROGRAM`, that root owns. It runs after the machine has created its own
+host key, which takes root, and before any job. From then on the user may end the machine early, with `sudo -n
+poweroff`, and nothing else. Pure.
 """
 
 from __future__ import annotations
 
 PROGRAM = "/usr/local/sbin/orch-confine"
 COMMAND = ("sudo", "-n", PROGRAM)
-"""May be repeated: it is the other thing that stays allowed."""
+"""May be repeated: the user keeps the right to run it."""
 
 # The last rule that matches counts, and files are read in order of their names: one that is called zz comes
 # after those of cloud-init. visudo refuses a file that would lock everybody out.
@@ -35,7 +35,7 @@ mkdir -p {PROGRAM.rpartition("/")[0]}
 printf '%s' "$1" >{PROGRAM}
 chmod 755 {PROGRAM}
 """
-"""For a shell: install the program, which is $1. At every boot, for it costs nothing."""
+"""Shell text that installs the program, which is $1. It runs at every boot."""
 
 
 def program(user: str) -> str:

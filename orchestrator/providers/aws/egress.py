@@ -1,7 +1,7 @@
-"""What it costs to take data out of a bucket: US dollars for a GiB, of the first tier that is not free.
+"""Price of data that leaves a bucket: US dollars per GiB, of the first tier that is not free.
 
-From https://aws.amazon.com/s3/pricing (data transfer), as of 2025-06. What an account gets free, and what a
-contract changes, is not known here.
+From https://aws.amazon.com/s3/pricing (data transfer), as of 2025-06. Free allowances of an account and
+prices of a contract are not known here.
 """
 
 from __future__ import annotations
@@ -17,7 +17,7 @@ _OUT = {
     "sa-east-1": (0.138, 0.15),
 }
 _ELSEWHERE = (0.02, 0.09)
-"""To another region, and to the internet."""
+"""US dollars per GiB to another region, and to the internet."""
 
 
 def usd_per_gib(bucket: str, region: str | None) -> float:

@@ -1,6 +1,6 @@
-"""Why EC2 ended a machine that it had accepted: by the code of its StateReason. Pure.
+"""Why EC2 ended a machine, from the code of its StateReason. Pure.
 
-Codes: "StateReason" in the EC2 API reference. `Server.` and `Client.` say whose fault it was.
+Codes: "StateReason" in the EC2 API reference. `Server.` and `Client.` say who caused it.
 """
 
 from __future__ import annotations

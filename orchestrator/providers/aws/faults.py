@@ -76,10 +76,10 @@ FAULTS: dict[str, Fault] = {
     )
     for code in codes.split()
 }
-"""Every code that is known, whole or by what comes before its first dot (`InvalidAMIID.NotFound`)."""
+"""Every known code, complete or up to its first dot (`InvalidAMIID.NotFound`)."""
 
 EXPIRED = frozenset(("ExpiredToken", "ExpiredTokenException", "RequestExpired"))
-"""Codes of credentials that were valid once; the last also comes of a clock that is wrong."""
+"""Codes of expired credentials. RequestExpired can also mean that this computer's clock is wrong."""
 
 
 class NotAnAnswer(boto.BotoCoreError):  # type: ignore[misc]
@@ -207,7 +207,7 @@ def text_of(error: BaseException) -> str:
     if isinstance(error, ClientError):
         text = str(error.response.get("Error", {}).get("Message", "")).strip()
         return text.split(" Encoded authorization failure message:")[0] or str(error)
-    if isinstance(error, ResponseParserError):  # whose text holds the answer, whoever sent it
+    if isinstance(error, ResponseParserError):  # its text is the answer, whoever sent it
         return "the answer is not one of AWS; something on the way may have answered in its place"
     return str(error) or type(error).__name__
 

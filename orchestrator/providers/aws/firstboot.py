@@ -1,9 +1,8 @@
 """The user-data: what cloud-init does at the machine's first boot. Pure.
 
-A `#cloud-config` document, written as JSON, which is YAML. `bootcmd` runs before the ssh server starts,
-at every boot: the deadline, and the end of a machine to which nobody comes, are armed first. The document
-is readable by every process of the machine; the one secret in it is the host key that is replaced at first
-contact.
+A `#cloud-config` document, written as JSON, which is YAML. `bootcmd` runs at every boot, before the ssh
+server starts: first it arms the deadline and the timer that ends a machine without clients. Every process of
+the machine can read the document. Its only secret is a host key, which is replaced at first contact.
 """
 
 from __future__ import annotations
@@ -20,7 +19,7 @@ from orchestrator.providers.aws.hostkey import KeyPair
 from orchestrator.providers.upgrades import NO_UPGRADES
 
 LARGEST = 16 << 10
-"""What EC2 takes, in bytes before base64."""
+"""Maximum bytes that EC2 accepts, before base64."""
 
 NOTE = "/var/lib/orch/deadline"
 """Where the first boot writes the deadline, in seconds since 1970 by the machine's own clock."""
@@ -76,13 +75,13 @@ def base_of(user: str) -> str:
 
 
 def user_data(*, lasts: float, user: str, authorized_key: str, script: str, host_key: KeyPair | None) -> str:
-    """The document; `lasts` is in seconds from the first boot.
+    """Return the user-data; `lasts` is in seconds from the first boot.
 
-    Raises ProviderError(INVALID) for a document that EC2 would not take.
+    Raises ProviderError(INVALID) for a document that EC2 would not accept.
     """
     if not _USER.match(user):
         raise ProviderError(
-            Fault.INVALID, f"{user!r} cannot be a user's name (ORCH_AWS_USER).", code="BadUser"
+            Fault.INVALID, f"{user!r} is not a valid user name (ORCH_AWS_USER).", code="BadUser"
         )
     commands = [
         _shell(_DEADLINE, str(max(1, int(lasts)))),
@@ -106,8 +105,8 @@ def user_data(*, lasts: float, user: str, authorized_key: str, script: str, host
     if len(text.encode()) > LARGEST:
         raise ProviderError(
             Fault.INVALID,
-            f"The instructions for the first boot (user-data) would be {len(text.encode())} bytes; "
-            f"EC2 takes {LARGEST}.",
+            f"The user-data (instructions for the first boot) would have {len(text.encode())} bytes; "
+            f"EC2 accepts {LARGEST}.",
             code="UserDataLengthExceeded",
         )
     return text

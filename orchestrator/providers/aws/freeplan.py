@@ -1,7 +1,8 @@
 """The Free plan of a new AWS account: it launches a few small types and refuses all others.
 
-AWS refuses by `InvalidParameterCombination`, a code that means many things (aws-samples/eks-workshop-v2#1644,
-splunk/attack_range#1302): what the account's plan is, the Free Tier API tells.
+The code of that refusal, `InvalidParameterCombination`, has other causes too
+(aws-samples/eks-workshop-v2#1644, splunk/attack_range#1302), so the Free Tier API is asked for the account's
+plan.
 """
 
 from __future__ import annotations
@@ -13,8 +14,9 @@ from orchestrator.providers.aws.clients import HOME, Clients, asking
 
 CODE = "InvalidParameterCombination"
 TYPES = ("c7i-flex.large", "m7i-flex.large", "t3.micro", "t3.small", "t4g.micro", "t4g.small")
-"""What `describe-instance-types --filters Name=free-tier-eligible,Values=true` answered in 2025-09
-(RhinoSecurityLabs/cloudgoat#375, eks-workshop-v2#1644)."""
+"""The answer of `describe-instance-types --filters Name=free-tier-eligible,Values=true` in 2025-09
+(RhinoSecurityLabs/cloudgoat#375, eks-workshop-v2#1644).
+"""
 UPGRADE = f"aws freetier upgrade-account-plan --account-plan-type PAID --region {HOME}"
 _NAME = "account plan"
 
@@ -25,7 +27,7 @@ def is_limited(clients: Clients) -> bool:
         with asking(clients, HOME):
             answer = clients.client("freetier", HOME).get_account_plan_state()
     except ProviderError as error:
-        if error.code == "ResourceNotFoundException":  # an account from before there were plans
+        if error.code == "ResourceNotFoundException":  # an account that is older than the plans
             return False
         raise
     return bool(answer.get("accountPlanType") == "FREE")

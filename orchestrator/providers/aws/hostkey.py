@@ -1,9 +1,9 @@
-"""How a machine of AWS proves itself at first contact.
+"""How an AWS machine proves its identity at first contact.
 
-`injected`: an Ed25519 key made here travels in the user-data, and its public half in a tag of the same
-create call. Whoever can read the user-data (any process of the machine) has it, so it serves once: over
-the connection that it proved the machine makes its next key, which replaces it in the tags.
-`console`: the machine prints its own public keys at boot; EC2 hands out what it printed.
+`injected`: an Ed25519 key that is created here is sent in the user-data, and its public half in a tag of the
+same create call. Every process of the machine can read the user-data, so this key is used only once: for the
+connection over which the machine creates its next key, which replaces it in the tags. `console`: the machine
+prints its own public keys at boot, and EC2 returns what it printed.
 """
 
 from __future__ import annotations
@@ -18,7 +18,7 @@ _LINE = re.compile(r"((?:ssh|ecdsa)-[a-z0-9-]+ [A-Za-z0-9+/]+={0,3})(?: \S+)?\s*
 
 @dataclass(frozen=True)
 class KeyPair:
-    """`private` is an OpenSSH file, `public` "type base64"."""
+    """`private` is an OpenSSH file, `public` is "type base64"."""
 
     private: str
     public: str
@@ -38,7 +38,7 @@ def from_console(text: str) -> tuple[str, ...]:
     """Return the host keys that cloud-init printed to the console; none if there is no complete block, or two
     different ones.
 
-    What runs on the machine later can print a block too, so two that differ prove nothing.
+    Programs that run later can print a block too, so two different blocks prove nothing.
     """
     blocks = {_keys(part.partition(_END)[0]) for part in text.split(_BEGIN)[1:] if _END in part}
     return blocks.pop() if len(blocks) == 1 else ()

@@ -88,15 +88,14 @@ def family(spec: MachineSpec) -> Family:
 
 
 def user_of(name: str) -> str:
-    """Return the login user of an image with this name; "" if the name does not tell."""
+    """Return the login user of an image with this name; "" if the name does not show it."""
     return next((user for pattern, user in _USERS if fnmatch.fnmatch(name.lower(), pattern)), "")
 
 
 def find(clients: Clients, region: str, spec: MachineSpec, wanted: str | None) -> Image:
-    """Return the image for `spec`. `wanted` is `ami-…`, `ssm:/parameter`, a name pattern, or None. Raises
-    ProviderError(INVALID) if there is none.
+    """Return the image for `spec`. `wanted` is `ami-…`, `ssm:/parameter`, a name pattern, or None.
 
-    Raises ProviderError(INVALID) where there is none.
+    Raises ProviderError(INVALID) if there is none.
     """
     if wanted is None:
         return _of_family(clients, region, family(spec), spec.offer.arch)
@@ -119,7 +118,7 @@ def _of_family(clients: Clients, region: str, wanted: Family, arch: str) -> Imag
         except ProviderError as error:
             if error.code.partition(".")[0] not in _DENIED:
                 raise
-            break  # AmazonEC2FullAccess allows nothing of Systems Manager; names do as well
+            break  # AmazonEC2FullAccess does not include Systems Manager; then the image is found by its name
         found = _described(clients, region, identity) if identity else None
         if found:
             return found
@@ -133,8 +132,8 @@ def _of_family(clients: Clients, region: str, wanted: Family, arch: str) -> Imag
 def _missing(region: str, wanted: str) -> ProviderError:
     return ProviderError(
         Fault.INVALID,
-        f"There is no image {wanted} in {region} that runs Linux. `image` in the profile, or ORCH_AWS_IMAGE, "
-        "names another.",
+        f"There is no image {wanted} in {region} that runs Linux. Name another with `image` in the "
+        "profile, or with ORCH_AWS_IMAGE.",
         code="InvalidAMIID.NotFound",
     )
 
@@ -177,7 +176,7 @@ def _newest(
 
 
 def _of_linux(found: Sequence[Mapping[str, Any]]) -> list[Image]:
-    """Refuse Windows images: they have neither cloud-init nor a shell."""
+    """Return the images without Windows, which has neither cloud-init nor a POSIX shell."""
     return [_image(image) for image in found if image.get("Platform", "").lower() != "windows"]
 
 

@@ -11,14 +11,13 @@ from orchestrator.providers.aws.request import Network
 from orchestrator.providers.aws.settings import Settings
 
 GROUP = "orch-ssh"
-"""The name of the security group that `orch setup aws` makes, or terraform/aws."""
+"""The name of the security group that `orch setup aws`, or terraform/aws, creates."""
 
 
 def find(clients: Clients, region: str, zone: str, settings: Settings) -> Network:
-    """Return the network for a machine in `zone` ("": any). Raises ProviderError: INVALID without a security
-    group, CAPACITY without a subnet in the zone.
+    """Return the network for a machine in `zone` ("": any).
 
-    Raises ProviderError: INVALID where there is no group; CAPACITY where no subnet lies in the zone.
+    Raises ProviderError: INVALID without a security group, CAPACITY without a subnet in the zone.
     """
     groups, vpc = _groups(clients, region, settings.groups)
     subnet = _subnet(clients, region, zone, settings.subnets, vpc)

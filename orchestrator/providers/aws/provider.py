@@ -1,4 +1,4 @@
-"""The provider `aws`."""
+"""The provider `aws`: create, find, list and delete EC2 instances."""
 
 from __future__ import annotations
 
@@ -51,7 +51,7 @@ from orchestrator.providers.retry import RetryingProvider
 from orchestrator.providers.undecided import undecided
 
 VISIBLE_WITHIN_S = 180.0
-"""How long EC2 may take to list what it has just made, in seconds; usually a few."""
+"""Seconds until EC2 surely lists a new machine; usually it takes a few."""
 
 _LIVES = 50
 _POLL_S = 1.0
@@ -122,7 +122,7 @@ class AwsProvider:
                 self._made[made.id] = time.monotonic()
                 return made
         raise ProviderError(
-            Fault.CONFLICT, f"{tags.name_of(spec)} has been ended {_LIVES} times today.", code=_DEAD_TOKEN
+            Fault.CONFLICT, f"{tags.name_of(spec)} has ended {_LIVES} times today.", code=_DEAD_TOKEN
         )
 
     def list(self, labels: Labels) -> Sequence[Machine]:
@@ -159,13 +159,13 @@ class AwsProvider:
     def _unknown_yet(self, machine: Machine, code: str) -> ProviderError:
         return ProviderError(
             Fault.TRANSIENT,
-            f"EC2 does not know {machine.id} yet, which it has just made.",
+            f"EC2 has just created {machine.id} and does not find it yet.",
             code=code,
             exists=f"{machine.id} at ${machine.price:.2f}/h",
         )
 
     def endpoint(self, machine: Machine) -> Endpoint | NotYet | None:
-        """Raises NotYet until the ssh server answers, long after the instance "runs"."""
+        """Raise NotYet until the ssh server answers, which is long after EC2 reports "running"."""
         identity, region = _identity(machine), self._region(machine)
         instance = self._described(region, identity)
         if instance is None or instance["State"]["Name"] != "running":
@@ -195,7 +195,9 @@ class AwsProvider:
         return str(instance.get("PrivateIpAddress") or ""), ()
 
     def ending(self, machine: Machine) -> Ending | None:
-        """EC2 knows for an hour how a machine ended. One that it does not know may not be listed yet."""
+        """Return how the machine ended, which EC2 shows for an hour. An unknown machine may be too new to be
+        listed.
+        """
         region = self._region(machine)
         instance = self._described(region, _identity(machine))
         return endings.ending_of(instance, region) if instance else None
@@ -230,10 +232,10 @@ class AwsProvider:
     # ------------------------------------------------------------ host keys
 
     def vouch(self, machine: Machine, host_keys: Sequence[str]) -> None:
-        """From now on `host_keys` prove the machine: its one key, or its next and its present one.
+        """Make `host_keys` the keys that prove the machine: its one key, or its next and its present one.
 
-        Returns when EC2 hands the new tags out. `host_keys[0]` is one that was learned over a
-        connection that the machine's former key proved.
+        Returns when EC2 shows the new tags. `host_keys[0]` must have been read over a connection that the
+        machine's former key verified.
         """
         region = self._region(machine)
         wanted = {
@@ -256,8 +258,8 @@ class AwsProvider:
             time.sleep(_POLL_S)
         raise ProviderError(
             Fault.TRANSIENT,
-            f"EC2 does not hand out the new host key of {identity}.",
-            exists=f"{identity} runs on.",
+            f"EC2 does not show the new host key of {identity} yet.",
+            exists=f"{identity} is still running.",
         )
 
     def _host_keys(self, instance: dict[str, Any], region: str) -> tuple[str, ...]:
@@ -271,7 +273,7 @@ class AwsProvider:
             )
         printed = hostkey.from_console(answer.get("Output") or "")
         ed25519 = [key for key in printed if key.startswith("ssh-ed25519 ")]
-        if ed25519:  # kept: what the console shows later, anything on the machine may have printed
+        if ed25519:  # kept: later console output may come from any program on the machine
             self._tag(instance["InstanceId"], region, {tags.HOST_KEY: ed25519[0]})
         return tuple(ed25519[:1])
 
@@ -288,7 +290,7 @@ class AwsProvider:
         if not user:
             raise ProviderError(
                 Fault.INVALID,
-                f"Nobody knows who logs in to the image {image.name}; ORCH_AWS_USER says it.",
+                f"The login user of the image {image.name} is not known; set ORCH_AWS_USER.",
                 code="UnknownUser",
             )
         injected = hostkey.make() if self._settings.inject else None
@@ -340,7 +342,7 @@ class AwsProvider:
             time.sleep(_POLL_S)
         raise ProviderError(
             Fault.CONFLICT,
-            f"{tags.name_of(spec)} was asked for before, otherwise, and EC2 does not show it.",
+            f"{tags.name_of(spec)} was requested before with other parameters, and EC2 does not list it.",
             code=_OTHER_REQUEST,
             exists=f"A {spec.offer.instance_type} in {spec.offer.zone} may run, at "
             f"${spec.offer.price:.2f}/h.",
@@ -361,7 +363,7 @@ class AwsProvider:
     def _instances(
         self, region: str, filters: Sequence[dict[str, Any]]
     ) -> Sequence[tuple[dict[str, Any], datetime | None]]:
-        """Yield instances, each with the time of the answer by the clock of EC2."""
+        """Return the instances, each with the time of the answer by the clock of EC2."""
         with asking(self._clients, region):
             pages = self._clients.ec2(region).get_paginator("describe_instances")
             return [
@@ -386,7 +388,7 @@ class AwsProvider:
 
 
 def _told_at(answer: Mapping[str, Any]) -> datetime | None:
-    """Return the time of an answer by the clock of EC2."""
+    """Return the time of an answer, by the clock of EC2."""
     return http_time(answer.get("ResponseMetadata", {}).get("HTTPHeaders", {}).get("date"))
 
 

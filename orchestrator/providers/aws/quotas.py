@@ -10,7 +10,7 @@ _STANDARD = frozenset("acdhimrtz")
 
 @dataclass(frozen=True)
 class Quota:
-    """`code` is "" if AWS has one quota per resource that only the console lists."""
+    """A quota of EC2. `code` is "" if AWS has one quota per resource that only the console lists."""
 
     name: str
     code: str

@@ -40,7 +40,7 @@ class Identity:
 def examine(wanted: Wanted, environ: Mapping[str, str] = os.environ) -> Readiness:
     """Run every check that is possible; a check that needs something missing is left out.
 
-    Raises ProviderError(INVALID) for an ORCH_AWS_… variable that says nothing sensible.
+    Raises ProviderError(INVALID) for an ORCH_AWS_… variable with an invalid value.
     """
     settings = read(environ)
     if importlib.util.find_spec("boto3") is None:
@@ -77,7 +77,9 @@ def examine(wanted: Wanted, environ: Mapping[str, str] = os.environ) -> Readines
 
 
 def before_up(wanted: Wanted, environ: Mapping[str, str] = os.environ) -> tuple[Check, ...]:
-    """Check what would refuse the first offer: credentials, network, account plan, quota."""
+    """Run the checks of what would stop `up` at its first offer: credentials, network, account
+    plan, quota.
+    """
     settings = read(environ)
     first = wanted.offers[0]
     same = [o for o in wanted.offers if (o.region, o.instance_type) == (first.region, first.instance_type)]
@@ -139,7 +141,7 @@ def _credentials(clients: Clients) -> tuple[Check, Identity | None]:
         home = clients.home
         with asking(clients, home):
             answer = clients.client("sts", home).get_caller_identity()
-    except BotoCoreError as error:  # a profile of AWS_PROFILE that is not there, a file that cannot be read
+    except BotoCoreError as error:  # an unknown profile in AWS_PROFILE, or an unreadable file
         return missing(Topic.CREDENTIALS, name, str(error), "unset AWS_PROFILE    # or: aws configure"), None
     except ProviderError as error:
         if error.fault is Fault.AUTH:
@@ -171,7 +173,7 @@ def _endpoints(clients: Clients) -> dict[str, str]:
 
 
 def _told(endpoints: Mapping[str, str]) -> tuple[Check, ...]:
-    """Return one check for each such endpoint, however many services share it."""
+    """Return one check for each address in `endpoints`, with the services that share it."""
     shared: dict[str, list[str]] = {}
     for name, url in endpoints.items():
         shared.setdefault(url, []).append(name)
@@ -219,8 +221,8 @@ def _left_out(settings: Settings, region: str) -> Check | None:
 
 
 def _region(clients: Clients, region: str) -> Check:
-    """Check that the region exists and is enabled. An unknown region is asked about at another one,
-    because it may have no address.
+    """Check that the region exists and is enabled. For an unknown region, another region is asked, because
+    the unknown one may have no address.
     """
     known = _known_regions()
     asked = region if region in known else HOME
@@ -243,7 +245,7 @@ def _region(clients: Clients, region: str) -> Check:
 
 def _unasked(region: str, error: ProviderError) -> Check:
     if error.fault is Fault.AUTH and error.code in ("UnauthorizedOperation", "AccessDenied"):
-        # It answers, so the other checks may still tell; the permission has its own line.
+        # It answers, so the other checks may still work; the missing permission has a line of its own.
         return ok(Topic.REGION, region, "answers; whether it is enabled was not told")
     if error.fault is Fault.AUTH:
         enable = f"aws account enable-region --region-name {region}"

@@ -1,8 +1,8 @@
 """Find out which permissions AWS grants: by dry runs, harmless reads, and the policy simulator.
 
-A dry run answers DryRunOperation to who may and UnauthorizedOperation to who may not, and does nothing. A
-policy may allow a thing only for machines that carry orch's tags, and where there is none yet, a dry run
-on one that does not exist tells nothing: then iam:SimulatePrincipalPolicy is asked, where one may.
+A dry run changes nothing. It answers DryRunOperation if the caller may do this, and UnauthorizedOperation if
+not. A policy may allow an action only for machines with orch's tags. If no such machine exists, a dry run
+shows nothing; then iam:SimulatePrincipalPolicy is called, if that is allowed.
 """
 
 from __future__ import annotations
@@ -25,13 +25,13 @@ _NOBODYS = "i-0123456789abcdef0"
 _PRICED_FROM = "us-east-1"
 _PARAMETER = "/aws/service/canonical/ubuntu/server/24.04/stable/current/amd64/hvm/ebs-gp3/ami-id"
 _ANSWERED = frozenset({"DryRunOperation", "ParameterNotFound", "NoSuchResourceException"})
-"""Refusals that come after the permission was found to be there."""
+"""Codes of refusals that prove that the permission was granted."""
 
 
 @dataclass(frozen=True)
 class Situation:
-    """The request to check: `request` for RunInstances, {} without an offer, and not `whole` without
-    image or network.
+    """The request to check. `request`: parameters of RunInstances, {} without an offer. `whole`: image and
+    network are known.
     """
 
     request: Mapping[str, Any]
@@ -42,8 +42,9 @@ class Situation:
 
 @dataclass(frozen=True)
 class Heard:
-    """One answer. `allowed` is None if it says nothing about the permission. `action`: the one that was
-    refused; `settled`: the refusal applies to every machine; `code`: of the error of AWS.
+    """The answer to one call. `allowed`: whether the permission is granted, None if the answer does not show
+    it. `action`: the refused one. `settled`: the refusal applies to every machine. `code`: the error code of
+    AWS.
     """
 
     allowed: bool | None
@@ -99,7 +100,7 @@ def _applies(permission: Permission, situation: Situation) -> bool:
 
 
 def _probes(caller: Caller, situation: Situation, target: str) -> dict[str, Callable[[], object]]:
-    """Yield the calls to try; none of them changes anything."""
+    """Return the calls to try, by permission; none of them changes anything."""
     clients, region = caller.clients, caller.region
     ec2 = clients.ec2(region)
     offer = situation.offer
@@ -187,8 +188,8 @@ def _check(permission: Permission, heard: Heard | None, simulation: Simulation, 
 
 
 def _is_bound(permission: Permission) -> bool:
-    """Return whether policies may allow the action for orch's own machines only: then a refusal for
-    another machine is inconclusive.
+    """Return whether policies may allow the action for orch's own machines only. A refusal for another
+    machine is then inconclusive.
     """
     return any("resourcetag/" in key.lower() for each in permission.grants for _, key, _ in each.conditions)
 

@@ -22,12 +22,14 @@ _SUBNET = "subnet"
 _KEY = "ssh-ed25519 AAAAC3NzaC1lZDI1NTE5AAAAIGtQzVn0VdkT0Wm2yQ0nXUkPSpPkXyBzQkq5dlqCqk0a doctor"
 _SOME_IMAGE = request.Image("ami-0123456789abcdef0", "some image", "nobody", "/dev/sda1", 0, "x86_64")
 _SOME_NETWORK = request.Network("subnet-0123456789abcdef0", ("sg-0123456789abcdef0",), public=True)
-"""Of the form of real ones, so that a refusal tells something of the permission all the same."""
+"""Ids in the form of real ones, so that a refusal still shows whether the permission is granted."""
 
 
 @dataclass(frozen=True)
 class Site:
-    """Where a machine would be created: `offers` of one type in one region, by zone; () without an offer."""
+    """Where a machine would be created. `offers`: those of one type in one region, by zone; () without an
+    offer.
+    """
 
     clients: Clients
     settings: Settings
@@ -41,8 +43,8 @@ class Site:
 
 @dataclass(frozen=True)
 class Found:
-    """`request`: the parameters of RunInstances without a token, complete if `whole`, else without the
-    missing image or network; {} without an offer.
+    """`request`: the parameters of RunInstances without a token; {} without an offer. `whole`: neither image
+    nor network is missing in it.
     """
 
     checks: tuple[Check, ...]
@@ -138,9 +140,7 @@ def _network_check(
 
 
 def _unseen(error: ProviderError) -> str:
-    """Return the check for something that could not be read; the missing permission has a check of its
-    own.
-    """
+    """Return the text for something that could not be read; the missing permission has a check of its own."""
     cause = error.__cause__
     return (
         f"not seen: {refused_action(cause)} is refused"

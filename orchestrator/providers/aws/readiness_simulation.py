@@ -25,7 +25,7 @@ class Caller:
 
 
 class Simulation:
-    """The simulator. It is first called at the first question, and not again after a refusal."""
+    """IAM's policy simulator. It is not called again after it refused."""
 
     def __init__(self, caller: Caller, offer: Offer | None) -> None:
         self._caller = caller

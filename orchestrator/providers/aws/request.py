@@ -32,10 +32,8 @@ class Image:
 
 @dataclass(frozen=True)
 class Network:
-    """Security groups and subnet; `subnet` is in the machine's zone. `public`: the machine gets a public
-    address. `profile`: the instance profile that Session Manager may need, or None.
-
-    `profile` names the instance profile that Session Manager may need to reach it, None where it has none.
+    """Security groups, and a subnet in the machine's zone. `public`: the machine gets a public address.
+    `profile`: the instance profile that Session Manager may need to reach it, or None.
     """
 
     subnet: str
@@ -54,7 +52,7 @@ def region_of_zone(zone: str) -> str:
     """
     found = re.match(r"[a-z]{2}(?:-[a-z]+)+-\d+", zone)
     if not found:
-        raise ProviderError(Fault.INVALID, f"{zone!r} is not a zone of AWS.", code="InvalidZone")
+        raise ProviderError(Fault.INVALID, f"{zone!r} is not an AWS zone.", code="InvalidZone")
     return found.group()
 
 
@@ -75,8 +73,7 @@ def run_instances(
     host_key: KeyPair | None,
     is_block: bool = False,
 ) -> dict[str, Any]:
-    """Return all parameters but the ClientToken. `is_block`: the reservation is a capacity block. Raises
-    ProviderError(INVALID) for what EC2 would refuse.
+    """Return all parameters except the ClientToken. `is_block`: the reservation is a capacity block.
 
     Raises ProviderError(INVALID) for what EC2 would refuse.
     """
@@ -199,4 +196,4 @@ def require_sound(spec: MachineSpec, image: Image) -> None:
     )
     for wrong, code, what in problems:
         if wrong:
-            raise ProviderError(Fault.INVALID, f"{tags.name_of(spec)} was refused here: {what}.", code=code)
+            raise ProviderError(Fault.INVALID, f"{tags.name_of(spec)} was not requested: {what}.", code=code)

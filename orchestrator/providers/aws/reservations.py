@@ -1,6 +1,6 @@
 """Capacity that the account has reserved: capacity reservations, and capacity blocks, which are bought.
 
-A block is rented by another market type, and its id does not show which of the two it is:
+Machines in a block need another market type, and the id does not show which of the two it is:
 https://docs.aws.amazon.com/AWSEC2/latest/UserGuide/capacity-blocks-launch.html
 """
 

@@ -6,13 +6,13 @@ forms for one service (AWS_ENDPOINT_URL_EC2, _SSM, _STS).
 ORCH_AWS_REGIONS          regions to use and to look for machines in, comma separated; without it those of
                           the catalog and the one of AWS_REGION, as far as the account has them enabled;
                           `all`: every region that the account has enabled
-ORCH_AWS_SUBNET           subnets, comma separated; the one of the machine's zone is taken
+ORCH_AWS_SUBNET           subnets, comma separated; the one in the machine's zone is used
 ORCH_AWS_SECURITY_GROUP   security groups, comma separated; without it the one called `orch-ssh`
 ORCH_AWS_ADDRESS          `public` (default); `private` for machines without a public address, reached at
                           their private one; `ssm` for the same, reached by a tunnel of Session Manager
 ORCH_AWS_INSTANCE_PROFILE instance profile of each machine, which Session Manager may need; default: none
 ORCH_AWS_IMAGE            image: `ami-…`, `ssm:/path/of/parameter`, or a pattern of names
-ORCH_AWS_USER             who logs in there, where the image's name does not tell
+ORCH_AWS_USER             login user of that image, if the image's name does not show it
 ORCH_AWS_HOST_KEY         `injected` (default): a one-use key goes with the machine and is replaced at first
                           contact; `console`: the machine's own, read from its console output
 """
@@ -30,7 +30,7 @@ PUBLIC, PRIVATE, SSM = "public", "private", "ssm"
 
 @dataclass(frozen=True)
 class Settings:
-    """See the module. Empty tuples and None mean that the variable is not set."""
+    """The settings, see the module. Empty tuples and None mean that the variable is not set."""
 
     regions: tuple[str, ...] = ()
     everywhere: bool = False
@@ -72,5 +72,5 @@ def _choice(environ: Mapping[str, str], name: str, *known: str) -> str:
     value = environ.get(name) or known[0]
     if value not in known:
         either = " or ".join((", ".join(known[:-1]), known[-1]))
-        raise ProviderError(Fault.INVALID, f"{name} is {value!r}; it can be {either}.", code="BadSetting")
+        raise ProviderError(Fault.INVALID, f"{name} is {value!r}; it must be {either}.", code="BadSetting")
     return value

@@ -1,7 +1,8 @@
 """Create a security group in the default network that admits ssh from the caller's address: all that `up`
 needs.
 
-Run by who may administer the network: its calls are not in the table of permissions, which machines take.
+An administrator of the network runs this. Its calls are therefore not in the table of permissions, which
+lists those that orch needs for machines.
 """
 
 from __future__ import annotations
@@ -16,7 +17,7 @@ from orchestrator.providers.aws.network import GROUP
 from orchestrator.providers.aws.settings import read
 
 _MARK = "orch-setup"
-"""The tag of what was made here: only that is removed again."""
+"""The tag of everything that setup creates; nothing else is removed again."""
 _PRESENT = frozenset({"InvalidGroup.Duplicate", "InvalidPermission.Duplicate"})
 _ABSENT = "InvalidGroup.NotFound"
 _IN_USE = "DependencyViolation"
@@ -90,7 +91,7 @@ def _default_network(clients: Clients, region: str) -> str:
         return str(found[0]["VpcId"])
     raise ProviderError(
         Fault.INVALID,
-        f"The account has no default network in {region}, in which the security group would be.",
+        f"The account has no default network in {region} for the security group.",
         code="DefaultVpcDoesNotExist",
         next_command=f"aws ec2 create-default-vpc --region {region}    # or terraform/aws",
     )
@@ -112,8 +113,8 @@ def _make_group(clients: Clients, region: str, vpc: str) -> None:
 
 
 def _admit(clients: Clients, region: str, source: str) -> None:
-    """Add the address range. The group is looked up at this point, because this or an interrupted call
-    has created it.
+    """Add the address range. The group is looked up again, because this call, or an interrupted one, may have
+    created it.
     """
     group = _group(clients, region)
     identity = str(group["GroupId"]) if group else ""
@@ -147,7 +148,7 @@ def _remove(clients: Clients, region: str, identity: str) -> None:
         if error.code == _IN_USE:
             raise ProviderError(
                 Fault.INVALID,
-                f"The security group {identity} is in use: machines that go by it exist in {region}.",
+                f"The security group {identity} is in use by machines in {region}.",
                 code=error.code,
                 next_command="orch down --all --cloud aws    # then the same command again",
             ) from error

@@ -1,4 +1,4 @@
-"""Instances as EC2 describes them, and the tags by which they are ours. Pure.
+"""Instances as EC2 describes them, and the tags that mark those of orch. Pure.
 
 The labels are tags as they stand. Beside them, written by the same create call:
 
@@ -7,7 +7,7 @@ orch-deadline     seconds since 1970
 orch-price        US dollars an hour, as offered
 orch-login        the user who logs in
 orch-host-key     how the machine proves itself: "type base64"; orch-host-key-next beside it during a change
-orch-proof        where it comes from: injected, console, or renewed (made there, over a proven connection)
+orch-proof        its origin: injected, console, or renewed (created there, over a verified connection)
 Name              as the console shows it
 """
 
@@ -36,7 +36,7 @@ OURS = (MACHINE, DEADLINE, PRICE, LOGIN, HOST_KEY, NEXT_KEY, PROOF, "Name")
 INJECTED, CONSOLE, RENEWED = "injected", "console", "renewed"
 
 MOST = 50
-"""Tags that one resource may have."""
+"""Maximum number of tags of one resource."""
 
 _STATES = {
     "pending": MachineState.PENDING,
@@ -73,7 +73,9 @@ def tags_of(spec: MachineSpec, *, user: str, proof: str, host_key: str) -> dict[
         _require_tag(key, value, {**spec.own_labels, **spec.labels})
     if len(tags) > MOST:
         raise ProviderError(
-            Fault.INVALID, f"{len(tags)} tags are more than the {MOST} of EC2.", code="TagLimitExceeded"
+            Fault.INVALID,
+            f"The machine would have {len(tags)} tags; EC2 allows {MOST}.",
+            code="TagLimitExceeded",
         )
     return tags
 

@@ -1,4 +1,4 @@
-"""The facts about AWS for the rooms that know no cloud."""
+"""The facts about AWS for shared code."""
 
 from orchestrator.model.cloud_traits import CloudTraits, Form, LabelForms, Places
 from orchestrator.providers.aws.disks import MARKET

@@ -10,7 +10,7 @@ PROGRAMS = {
     "aws": "pip install awscli",
     "session-manager-plugin": f"curl -sO {_DEB} && sudo dpkg -i session-manager-plugin.deb",
 }
-"""What must be installed here, and how that is done."""
+"""Programs that the tunnel needs on this computer, and how to install each."""
 
 
 def proxy_command(instance: str, region: str) -> tuple[str, ...]:

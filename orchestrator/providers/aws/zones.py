@@ -11,17 +11,16 @@ from orchestrator.model import Offer
 from orchestrator.providers.aws.clients import Clients, asking
 
 MOST_TYPES = 50
-"""Types whose zones are asked for: the cheapest; what comes after stays as the catalog has it."""
+"""Maximum number of types whose zones are requested, the cheapest first; others keep the catalog's offers."""
 
 _AT_ONCE = 8
-"""Regions that are asked side by side."""
+"""Regions that are queried in parallel."""
 
 
 def with_zones(clients: Clients, offers: Sequence[Offer]) -> list[Offer]:
-    """Replace each offer without a zone by one for each zone that has its type. Without credentials the
-    offers stay as they are, so that prices can be shown.
+    """Replace each offer without a zone by one for each zone that has its type.
 
-    Without credentials the offers stay as they are, so that prices can be looked at.
+    Without credentials the offers stay as they are, so that prices can be shown.
     """
     open_ended = [offer for offer in offers if not offer.zone]
     by_region: dict[str, set[str]] = {}

@@ -37,7 +37,7 @@ ZONES = Doing("list the zones", "compute.zones.list")
 
 
 class Calls:
-    """The calls for one project. None is repeated here; each has a time limit."""
+    """The API calls for one project. Each has a time limit, and none is repeated here."""
 
     def __init__(self, clients: Clients) -> None:
         self._clients = clients
@@ -97,10 +97,11 @@ class Calls:
             raise self.refusal(refusal, DELETE)
 
     def instances(self, expression: str) -> Iterator[tuple[Json, datetime | None]]:
-        """Every instance in every zone that passes the filter, with the time of the answer by Google's clock.
+        """Yield every instance in every zone that matches the filter, with the time of the answer by Google's
+        clock.
 
-        TRANSIENT where a zone did not answer:
-        what is not seen there may exist."""
+        Raises ProviderError(TRANSIENT) if a zone did not answer, because machines may exist there.
+        """
         with self._refusing(LIST):
             compute = self._clients.compute
             request = compute.AggregatedListInstancesRequest(project=self.project, filter=expression)
@@ -112,8 +113,8 @@ class Calls:
                     yield from ((instance, now) for instance in scope.get("instances", ()))
 
     def done_to(self, zone: str, number: str) -> Sequence[Json]:
-        """Return the operations on the instance with this numeric id that Google still lists, including
-        its insert.
+        """Return the operations on the instance with this numeric id that Google still lists, including its
+        creation.
         """
         with self._refusing(HISTORY):
             compute = self._clients.compute
@@ -172,8 +173,9 @@ class Calls:
         return found
 
     def sells(self, offer: Offer, attached: str = "") -> bool:
-        """Whether the offer's zone has its machine type at all, and the GPU that is to be `attached`: a zone
-        may have n1 and no T4. True where Google does not say."""
+        """Return whether the offer's zone has its machine type, and the GPU that is `attached`: a zone may
+        have n1 and no T4. True if Google does not say.
+        """
         clients, place = self._clients, {"project": self.project, "zone": offer.zone}
         try:
             there = self._unless_absent(clients.machine_types.get, **place, machine_type=offer.instance_type)

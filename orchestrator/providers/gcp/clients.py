@@ -19,9 +19,10 @@ _SCOPE = "https://www.googleapis.com/auth/cloud-platform"
 
 
 def endpoint_of(environ: Mapping[str, str], variable: str = ENDPOINT) -> str | None:
-    """Base URL in `variable` of an endpoint other than Google's public one, without /compute/v1; else None.
+    """Return the base URL in `variable` of an endpoint other than Google's public one, without /compute/v1;
+    else None.
 
-    gcloud's variable holds the path of the API (…/compute/v1/), the client library adds it by itself.
+    gcloud's variable contains the path of the API (…/compute/v1/); the client library adds it by itself.
     """
     given = environ.get(variable, "").strip()
     if not given:
@@ -35,7 +36,7 @@ def endpoint_of(environ: Mapping[str, str], variable: str = ENDPOINT) -> str | N
     for suffix in ("/projects", "/v1", "/compute"):
         path = path.removesuffix(suffix)
     if path.rpartition("/")[2] in ("beta", "alpha", "v1beta1"):
-        raise _unusable(variable, given, "orch speaks version v1 of the API alone")
+        raise _unusable(variable, given, "orch supports only version v1 of the API")
     return f"{parts.scheme}://{parts.netloc}{path}"
 
 
@@ -55,8 +56,8 @@ def project_in(environ: Mapping[str, str]) -> str:
 def no_project() -> ProviderError:
     return ProviderError(
         Fault.INVALID,
-        "Which project of Google Cloud is to pay? Neither GOOGLE_CLOUD_PROJECT nor CLOUDSDK_CORE_PROJECT "
-        "says, and the credentials belong to none.",
+        "No project of Google Cloud is set: neither by GOOGLE_CLOUD_PROJECT or CLOUDSDK_CORE_PROJECT, nor "
+        "by the credentials.",
         code="NoProject",
         next_command="export GOOGLE_CLOUD_PROJECT=my-project",
     )
@@ -160,7 +161,7 @@ class Clients:
         compute = self.compute
         options = ClientOptions(api_endpoint=endpoint_of(self._environ))
         client = getattr(compute, name)(credentials=self.credentials, client_options=options)
-        session = getattr(client.transport, "_session", None)  # the library hands no header on
+        session = getattr(client.transport, "_session", None)  # the library does not pass the headers on
         if session is not None:
             session.hooks["response"].append(self._note_time)
         return client
@@ -179,7 +180,7 @@ def _is_loopback(host: str) -> bool:
 def _unusable(variable: str, given: str, why: str) -> ProviderError:
     return ProviderError(
         Fault.INVALID,
-        f"{variable} is {given!r}, and cannot be used: {why}.",
+        f"{variable} is {given!r}, which cannot be used: {why}.",
         code="Endpoint",
         next_command=f"unset {variable}",
     )

@@ -1,7 +1,7 @@
-"""What it costs to take data out of a bucket: US dollars for a GiB, of the first tier that is not free.
+"""Price of data that leaves a bucket: US dollars per GiB, of the first tier that is not free.
 
-From https://cloud.google.com/storage/pricing (data transfer), as of 2025-06. What an account gets free, and
-what a contract changes, is not known here.
+From https://cloud.google.com/storage/pricing (data transfer), as of 2025-06. Free allowances of an account
+and prices of a contract are not known here.
 """
 
 from __future__ import annotations

@@ -22,11 +22,12 @@ _WHY = {
     "delete": ("it was deleted by a call to Google", None),
     "stop": ("it was stopped by a call to Google", None),
 }
-"""Types of operations that end a machine, worst news first: a preempted machine is deleted afterwards."""
+"""Types of operations that end a machine, the most specific first: a preempted machine is deleted afterwards.
+"""
 
 
 def ending_of(operations: Iterable[Json], name: str, zone: str) -> Ending:
-    """Return the end of a machine that does not run any more, from its operations."""
+    """Return how a machine that is not running any more ended, from its operations."""
     done = {str(operation.get("operationType", "")): operation for operation in operations}
     if _TAKEN_BACK in done:
         when = str(done[_TAKEN_BACK].get("insertTime", ""))

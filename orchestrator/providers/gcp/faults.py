@@ -1,8 +1,8 @@
 """Classify Google's errors as faults: by structured code, never by the text of a message. Pure.
 
-An HTTP error and an operation that failed carry their codes in different places and spellings:
-`quotaExceeded` as the reason of a 403, `QUOTA_EXCEEDED` as the code of an operation. Both are read here
-from plain JSON. Words are only ever shown.
+An HTTP error and a failed operation have their codes in different places and spellings: `quotaExceeded` is
+the reason of a 403, `QUOTA_EXCEEDED` the code of an operation. Both are read here from plain JSON. Messages
+are only shown.
 """
 
 from __future__ import annotations
@@ -59,7 +59,7 @@ _FAULTS = {_spelt(code): fault for fault, codes in _BY_FAULT.items() for code in
 API_DISABLED = frozenset({"servicedisabled", "accessnotconfigured", "servicenotactivated"})
 """Codes, in lower case and without underscores, of an API that is not enabled in the project."""
 
-# Several codes may come at once (VM_MIN_COUNT_NOT_REACHED beside QUOTA_EXCEEDED): the first of these wins.
+# Several codes may come together (VM_MIN_COUNT_NOT_REACHED and QUOTA_EXCEEDED): the first of these counts.
 _PRECEDENCE = (
     Fault.AUTH,
     Fault.QUOTA,
@@ -101,11 +101,8 @@ class Quota:
 
 @dataclass(frozen=True)
 class Refusal:
-    """A refusal of Google. `code`: the decisive one; `words`: Google's own sentence; `permission`, `field`
-    and `resource` are "" if not given.
-
-    `code` is the code that decided; `words` Google's own sentence; `permission`, `field` and `resource`
-    are "" where the answer does not tell.
+    """A refusal of Google. `code`: the decisive code; `words`: Google's own sentence; `permission`, `field`
+    and `resource`: "" if the answer does not name them.
     """
 
     fault: Fault
@@ -126,7 +123,7 @@ def of_answer(status: int, error: Json) -> Refusal:
     codes = [str(entry["reason"]) for entry in entries if entry.get("reason")]
     codes += [str(detail["reason"]) for detail in details if detail.get("reason")]
     code, fault = _decide(codes)
-    # A reason that says less than the status, as `required` of a 401, does not overrule it.
+    # The status counts if the reason is less specific, such as `required` of a 401.
     if fault is Fault.UNKNOWN or (status in (401, 429) and fault is Fault.INVALID):
         fault = _BY_STATUS.get(status, Fault.UNKNOWN)
     return Refusal(
@@ -139,9 +136,9 @@ def of_answer(status: int, error: Json) -> Refusal:
 
 
 def of_operation(operation: Json) -> Refusal | None:
-    """Why an operation failed; None where it did not, or has not yet.
+    """Return why an operation failed; None if it did not, or is not finished.
 
-    The status that it quotes (503 for a stockout as for an outage) says nothing: only codes count.
+    Its HTTP status is ignored, because it is 503 both for a stockout and for an outage: only codes count.
     """
     entries: Sequence[Json] = operation.get("error", {}).get("errors", ())
     if not entries:
@@ -175,7 +172,9 @@ def _flat(details: Sequence[Json]) -> Iterator[Json]:
 
 
 def _told(error: Json, entries: Sequence[Json], details: Sequence[Json]) -> dict[str, Any]:
-    """Return what can be shown beyond the code: from the structured details, else from the message."""
+    """Return what can be shown in addition to the code: from the structured details, else from the
+    message.
+    """
     words = " ".join(str(entry.get("message", "")) for entry in (error, *entries))
     metadata: dict[str, Any] = {}
     for detail in details:

@@ -33,15 +33,14 @@ class Image:
 
 
 def families(offer: Offer) -> tuple[Family, ...]:
-    """Return the families to try in order; one that no longer exists is skipped. GPU machines get images with
-    NVIDIA's driver and CUDA, others plain Ubuntu.
+    """Return the families to try in order; one that no longer exists is skipped.
 
-    GPU machines get an image that brings NVIDIA's driver and CUDA; others get plain Ubuntu.
+    GPU machines get images with NVIDIA's driver and CUDA, others plain Ubuntu.
     """
     arm = offer.arch in _ARM
     if not offer.accelerator:
         return (Family(_UBUNTU, "ubuntu-2404-lts-arm64" if arm else "ubuntu-2404-lts-amd64"),)
-    if arm:  # there is no Deep Learning VM for it
+    if arm:  # there is no Deep Learning VM image for arm64
         return (Family(_UBUNTU_DRIVERS, "ubuntu-accelerator-2404-arm64-with-nvidia-580"),)
     newer = (
         Family(_DEEP_LEARNING, "common-cu129-ubuntu-2204-nvidia-580"),
@@ -49,7 +48,7 @@ def families(offer: Offer) -> tuple[Family, ...]:
     )
     older = (Family(_DEEP_LEARNING, "common-cu128-ubuntu-2204-nvidia-570"),)
     last = (Family(_UBUNTU_DRIVERS, "ubuntu-accelerator-2404-amd64-with-nvidia-580"),)
-    # Drivers from 580 on may come with kernel modules that know no GPU before Turing.
+    # Drivers from 580 on may have kernel modules that support no GPU before Turing.
     if is_before_turing(offer.accelerator):
         return (*older, *newer, *last)
     return (*newer, *older, *last)
@@ -65,16 +64,17 @@ class Named:
 
 
 def boots_securely(project: str) -> bool:
-    """Return whether the images of this project work with Secure Boot. Ubuntu's kernel and modules are
-    signed; NVIDIA's driver in Deep Learning VM images is not.
+    """Return whether the images of this project work with Secure Boot.
 
-    Ubuntu's own kernel and modules are signed; NVIDIA's driver of a Deep Learning VM is not.
+    Ubuntu's kernel and modules are signed; NVIDIA's driver in Deep Learning VM images is not.
     """
     return project == _UBUNTU
 
 
 def parse_name(reference: str, own_project: str) -> Named:
-    """`NAME` (of the caller's own project), `PROJECT/NAME`, or `projects/P/global/images/[family/]NAME`."""
+    """Parse `NAME` (in the caller's own project), `PROJECT/NAME`, or
+    `projects/P/global/images/[family/]NAME`.
+    """
     path = path_of(reference)
     whole = re.fullmatch(r"projects/([^/]+)/global/images/(family/)?([^/]+)", path)
     short = re.fullmatch(r"(?:([^/]+)/)?([^/]+)", path)
@@ -97,7 +97,7 @@ def resolve(candidates: Sequence[Family], newest: Callable[[Family], Image | Non
     names = ", ".join(f"{family.project}/{family.name}" for family in candidates)
     raise ProviderError(
         Fault.INVALID,
-        f"None of the image families that orch knows exists any more: {names}.",
+        f"No known image family exists any more: {names}.",
         code="ImageFamilies",
     )
 

@@ -1,4 +1,4 @@
-"""Names at Google: of the machine, of the call that creates it, and of the labels. Pure."""
+"""The names that Google gets: of the machine, of the create call, and of the labels. Pure."""
 
 from __future__ import annotations
 
@@ -9,18 +9,19 @@ import uuid
 from orchestrator.model import MachineSpec
 
 USER = "orch"
-"""The account of a machine without OS Login into which we log in; Google's agent makes it. It may power off.
+"""The login account of a machine without OS Login; Google's agent creates it. It may power
+the machine off.
 """
 
 NETWORK_TAG = "orch"
-"""What firewall rules go by."""
+"""The network tag that firewall rules select machines by."""
 
 NOTE_PRICE = "orch-price"
 NOTE_DEADLINE = "orch-deadline"
 NOTE_IMAGE = "orch-image"
 NOTE_USER = "orch-user"
 NOTE_KEY = "orch-key"
-"""On a machine with OS Login: the account, and the fingerprint of the lease's key in its login profile."""
+"""NOTE_USER and NOTE_KEY are for OS Login: the account, and the fingerprint of the key in its profile."""
 
 GUEST_NAMESPACE = "orch"
 GUEST_STATE = "state"
@@ -44,8 +45,10 @@ def machine_name(spec: MachineSpec) -> str:
 
 
 def call_id(spec: MachineSpec, life: int) -> str:
-    """Google's requestId: the same call twice is carried out once. `life` counts on where the machine of
-    an earlier call is gone again, or the earlier call failed."""
+    """Return Google's requestId: a repeated call with the same id is carried out once.
+
+    `life` is increased to get a new id if the machine of an earlier call is gone, or if that call failed.
+    """
     return str(uuid.uuid5(_CALLS, f"{spec.id}\0{spec.attempt}\0{spec.offer.zone}\0{life}"))
 
 
@@ -76,6 +79,7 @@ def last(url: str) -> str:
 
 
 EARLIER_S = 60
-"""How long before the deadline Google is asked to end a machine, unless a minute matters to it."""
+"""Seconds by which Google's deletion comes before the deadline, for deadlines that are at least LONG_S away.
+"""
 
 LONG_S = 600

@@ -1,7 +1,7 @@
 """Follow an operation until it is done, at the endpoint where it was started.
 
-The stock extended operation asks Google's public endpoint whatever its client was told. Here the name is
-asked for by a client of ours.
+The library's ExtendedOperation always asks Google's public endpoint. Here a client of ours asks for the
+operation by its name.
 """
 
 from __future__ import annotations
@@ -33,9 +33,10 @@ def follow(
     clock: Callable[[], float] = time.monotonic,
     sleep: Callable[[float], None] = time.sleep,
 ) -> Json:
-    """The operation as it is once `until` holds, or as it was last when `patience_s` ran out.
+    """Return the operation once `until` holds, or its last state after `patience_s` seconds.
 
-    One that Google does not know (`ask` gives None) is as it was last: what it was to do tells the rest.
+    If Google does not know it any more (`ask` returns None), its last state is returned; whether its effect
+    took place shows the rest.
     """
     end = clock() + patience_s
     pause = _FIRST_PAUSE_S

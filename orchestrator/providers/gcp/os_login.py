@@ -1,8 +1,8 @@
-"""OS Login: where an organisation demands it, the lease's key goes into the caller's own login profile.
+"""OS Login: if an organisation requires it, the lease's key is imported into the caller's own login profile.
 
-The key of a machine's metadata does not count there (constraint compute.requireOsLogin). An imported key
-expires by itself, and is removed when its machine is proven gone. The account on the machine is the one of
-the profile. oslogin.googleapis.com, v1: users.importSshPublicKey, users.getLoginProfile,
+Keys in a machine's metadata have no effect then (constraint compute.requireOsLogin). An imported key expires
+by itself, and is removed when its machine is proven gone. The account on the machine is the one of the
+profile. oslogin.googleapis.com, v1: users.importSshPublicKey, users.getLoginProfile,
 users.sshPublicKeys.delete.
 """
 
@@ -28,11 +28,11 @@ POLICY = "compute.requireOsLogin"
 API = "oslogin.googleapis.com"
 ROLE = "roles/compute.osAdminLogin"
 PERMISSIONS = ("compute.instances.osAdminLogin", "compute.instances.osLogin")
-"""Either of them lets its holder in; the first may use sudo too."""
+"""Either one allows to log in; the first allows sudo too."""
 
 _IMPORT = Doing("import the lease's ssh key into your login profile", PERMISSIONS[0])
 _LATER_S = 3600
-"""How long after the machine's deadline its key expires."""
+"""Seconds after the machine's deadline at which its key expires."""
 _USER = re.compile(r"[a-z_][a-z0-9_.-]{0,31}")
 _FINGERPRINT = re.compile(r"[0-9a-zA-Z+/=_-]{1,128}")
 
@@ -48,7 +48,7 @@ class Login:
 
 
 class OsLogin:
-    """The caller's OS Login profile. `told`: whether to use it; None: as the organisation's policy says."""
+    """The caller's OS Login profile."""
 
     def __init__(self, environ: Mapping[str, str]) -> None:
         self._questions = Questions(environ)
@@ -57,9 +57,9 @@ class OsLogin:
 
     def given(self, spec: MachineSpec, told: bool | None) -> Login | None:
         """Import the key of `spec` if OS Login is used; returns None if instance metadata is used instead.
-        Raises ProviderError if the key is refused.
 
-        Raises ProviderError where the key is refused.
+        `told`: whether to use it; None: as the organisation's policy says. Raises ProviderError if the key is
+        refused.
         """
         if told is False or (told is None and not self._is_demanded()):
             return None
@@ -94,8 +94,8 @@ class OsLogin:
                 self._questions.remove_key(address, fingerprint)
 
     def _is_demanded(self) -> bool:
-        """Ask once whether the policy is in force. One that may not be read counts as absent; then the
-        insert is refused.
+        """Return whether the policy is in force; asked once. A policy that may not be read counts as absent;
+        then the insert is refused.
         """
         if self._demanded is None:
             policy = self._questions.policy(POLICY)
@@ -104,14 +104,14 @@ class OsLogin:
 
 
 def is_enforced(policy: Json) -> bool:
-    """Whether a boolean policy is in force."""
+    """Return whether a boolean policy is in force."""
     return bool(policy.get("booleanPolicy", {}).get("enforced"))
 
 
 def nobody() -> ProviderError:
     return ProviderError(
         Fault.INVALID,
-        "OS Login needs the address of your account, and the credentials do not tell it.",
+        "OS Login needs the address of your account, and the credentials do not contain it.",
         code="NoAccount",
         next_command="export CLOUDSDK_CORE_ACCOUNT=you@example.com",
     )
@@ -127,7 +127,7 @@ def _login(profile: Json, key: str, project: str) -> Login:
     if not _USER.fullmatch(user) or not _FINGERPRINT.fullmatch(fingerprint):
         raise ProviderError(
             Fault.UNKNOWN,
-            f"OS Login took the key, and its login profile names no account for it ({user!r}).",
+            f"OS Login imported the key, but the login profile names no valid account ({user!r}).",
             code="LoginProfile",
             next_command="gcloud compute os-login describe-profile",
         )

@@ -46,24 +46,26 @@ from orchestrator.providers.retry import RetryingProvider
 from orchestrator.providers.undecided import undecided
 
 _LIVES = 4
-"""How often a call that Google remembers as carried out, and whose machine is gone, is made anew."""
+"""How often the machine is requested anew if Google answers with an earlier operation whose machine is gone.
+"""
 
 _OLD = timedelta(seconds=30)
-"""An operation that began this long before it was asked for is one that Google remembers."""
+"""An operation that began this long before the request is an earlier one, which Google remembers."""
 
 _OVER = (MachineState.STOPPING, MachineState.STOPPED)
 
 _FINAL = (Fault.CAPACITY, Fault.QUOTA, Fault.AUTH, Fault.INVALID)
-"""Refusals after which there is no machine, and none comes of that call."""
+"""Refusals after which no machine exists, and none will be created by that call."""
 
 _APPEARING_S = 3.0
 
 _SILENT_S = 240.0
-"""How long a machine with host keys may say nothing of its first boot before it is contacted all the same:
-its script begins long after ssh answers, and no login needs it."""
+"""Seconds to wait for the first boot's report before a machine with known host keys is contacted anyway: its
+script begins long after ssh answers, and a login does not need it.
+"""
 
 _BOOTING_S = 540.0
-"""How long its first boot may take once it said that it has begun: a driver may be installed."""
+"""Seconds that the first boot may take after it reported its start: it may install a driver."""
 
 
 def open_gcp(state: Path | None = None) -> Provider:  # noqa: ARG001 (Google keeps it)
@@ -101,7 +103,7 @@ class GcpProvider(NothingBeside):
             known = self._calls.zones()
         except ProviderError as error:
             placed = [offer for offer in found if offer.zone]
-            # Without a login a plan can still be made of what the catalog knows by itself.
+            # Without a login, a plan can still be made from the catalog alone.
             if error.fault not in (Fault.AUTH, Fault.INVALID) or not placed:
                 raise
             return placed
@@ -114,7 +116,7 @@ class GcpProvider(NothingBeside):
             return self._created(spec)
         except ProviderError as error:
             if not error.undecided and error.fault in _FINAL and self._os_login.withdraw():
-                self._bodies.clear()  # they name a key that is not there any more
+                self._bodies.clear()  # they contain a key that was removed
             raise
 
     def _created(self, spec: MachineSpec) -> Machine:
@@ -190,8 +192,8 @@ class GcpProvider(NothingBeside):
         return request.Setting.of(self._calls.project, self._environ)
 
     def ending(self, machine: Machine) -> Ending | None:
-        """Return how a machine ended. One that Google has listed before and does not know any more has
-        ended.
+        """Return how a machine ended. One that Google has listed before and does not find any more
+        has ended.
         """
         _require_named(machine)
         number = str(machine.detail.get("number", ""))
@@ -221,8 +223,8 @@ class GcpProvider(NothingBeside):
             return
         raise ProviderError(
             Fault.INVALID,
-            f"The machine {machine.name} is in the project {project}, and the one in use is "
-            f"{self._calls.project}, in which it cannot be seen.",
+            f"The machine {machine.name} is in the project {project}, but orch uses "
+            f"{self._calls.project} now.",
             code="OtherProject",
             exists=f"{machine.name} may run there, at ${machine.price:.2f}/h, until its deadline.",
             next_command=f"export GOOGLE_CLOUD_PROJECT={project}",
@@ -309,7 +311,7 @@ class GcpProvider(NothingBeside):
             there = self._appearing(spec)
             if there is not None:
                 return self._adopted(there, spec)
-            # The name is held by a machine that comes or goes: which, shows in a moment.
+            # The name belongs to a machine that is being created or deleted; a later call will see which.
             raise ProviderError(Fault.TRANSIENT, error.message, code=error.code)
         raise self._elsewhere(error, spec)
 
@@ -329,9 +331,9 @@ class GcpProvider(NothingBeside):
         if not seen.is_ours(instance) or not wanted.items() <= found.labels.items():
             raise ProviderError(
                 Fault.CONFLICT,
-                f"There is another machine of the name {found.name} in {found.zone}, with other labels.",
+                f"Another machine with the name {found.name} and other labels exists in {found.zone}.",
                 code="NameTaken",
-                exists=f"{found.name} in {found.zone} is not ended by this command.",
+                exists=f"orch does not delete {found.name} in {found.zone}.",
                 next_command=f"gcloud compute instances describe {found.name} --zone={found.zone}",
             )
         if found.state is MachineState.STOPPING:
@@ -379,4 +381,4 @@ def _filter(labels: Labels) -> str:
 def _require_named(machine: Machine) -> None:
     if not is_name(machine.id) or not is_zone(machine.zone):
         name = replace(machine, id=machine.id[:80]).id
-        raise ProviderError(Fault.INVALID, f"{name!r} in {machine.zone!r} cannot be a machine of Google's.")
+        raise ProviderError(Fault.INVALID, f"{name!r} in {machine.zone!r} is not a Google Cloud machine.")

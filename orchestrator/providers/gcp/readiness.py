@@ -26,7 +26,7 @@ _LOGIN = "gcloud auth application-default login"
 def examine(wanted: Wanted, environ: Mapping[str, str] = os.environ) -> Readiness:
     """Run every check that is possible; a check that needs something missing is left out.
 
-    Raises ProviderError(INVALID) for a variable of the environment that says nothing sensible.
+    Raises ProviderError(INVALID) for an ORCH_GCP_… variable with an invalid value.
     """
     if not _is_installed():
         absent = missing(
@@ -77,7 +77,9 @@ def examine(wanted: Wanted, environ: Mapping[str, str] = os.environ) -> Readines
 
 
 def before_up(wanted: Wanted, environ: Mapping[str, str] = os.environ) -> tuple[Check, ...]:
-    """Check what would refuse the first offer: credentials, API, network, policies, quota."""
+    """Run the checks of what would stop `up` at its first offer: credentials, API, network,
+    policies, quota.
+    """
     questions = Questions(environ, patience_s=0.0)
     nobody = tuple(check for check in _credentials(questions) if check.state is CheckState.MISSING)
     if nobody:
@@ -147,7 +149,7 @@ def _login(questions: Questions) -> tuple[Check, ...]:
 
 
 def _no_login(error: Exception) -> Check:
-    """Raise the error of Google's libraries for missing credentials."""
+    """Return the check for missing credentials. Raises `error` if it is not one of Google's libraries."""
     refusal = understood(error)
     if refusal is None:
         raise error

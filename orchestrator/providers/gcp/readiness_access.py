@@ -23,7 +23,7 @@ _POLICY = "orgpolicy.policy.get"
 
 
 def is_disabled(refusal: Refusal) -> bool:
-    """Whether the answer says that the API is not enabled in the project."""
+    """Return whether the answer says that the API is not enabled in the project."""
     return _spelt(refusal) in API_DISABLED
 
 
@@ -33,9 +33,7 @@ def _spelt(refusal: Refusal) -> str:
 
 
 def api(name: str, refusal: Refusal | None, project: str) -> Check:
-    """Return the check of whether an API is enabled, judged by the `refusal` of one of its calls (None:
-    it answered).
-    """
+    """Return the check of whether an API is enabled. `refusal`: of one of its calls, None if it answered."""
     if refusal is not None and is_disabled(refusal):
         enable = f"gcloud services enable {name} --project={project}"
         return missing(Topic.API, name, f"It is not enabled in the project {project}.", enable)

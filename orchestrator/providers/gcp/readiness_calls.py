@@ -28,10 +28,10 @@ _BILLING = ("CLOUDSDK_API_ENDPOINT_OVERRIDES_CLOUDBILLING", "cloudbilling.google
 _SERVICE_USAGE = ("CLOUDSDK_API_ENDPOINT_OVERRIDES_SERVICEUSAGE", "serviceusage.googleapis.com")
 _OS_LOGIN = ("CLOUDSDK_API_ENDPOINT_OVERRIDES_OSLOGIN", "oslogin.googleapis.com")
 _USER_INFO = "https://openidconnect.googleapis.com/v1/userinfo"
-"""OpenID Connect: the address of the account to which a token belongs."""
+"""The OpenID Connect address that returns the account of a token."""
 _COMPUTE = (ENDPOINT, "compute.googleapis.com")
 ENDPOINTS = (ENDPOINT, _RESOURCE_MANAGER[0], _BILLING[0], _SERVICE_USAGE[0], _OS_LOGIN[0])
-"""The variables that lead to other endpoints than Google's own."""
+"""Variables that select other endpoints than Google's own."""
 
 
 class Questions(Clients):
@@ -67,7 +67,7 @@ class Questions(Clients):
         )
 
     def granted(self, names: Sequence[str]) -> Json | Refusal:
-        """{"permissions": [...]}: those of `names` that the caller has in the project."""
+        """Return {"permissions": [...]}: those of `names` that the caller has in the project."""
         return self._managed("cloudresourcemanager.projects.testIamPermissions", {"permissions": list(names)})
 
     def policy(self, constraint: str) -> Json | Refusal:
@@ -175,7 +175,7 @@ class Questions(Clients):
 
 
 class _Refused(Exception):
-    """An answer that refuses, or that is not an answer of Google."""
+    """A refusal, or an answer that does not come from Google."""
 
     def __init__(self, refusal: Refusal) -> None:
         super().__init__(refusal.words)

@@ -15,7 +15,7 @@ _NAME = "OS Login"
 
 
 def checks(questions: Questions, policies: Mapping[str, Json | Refusal], setting: Setting) -> Iterator[Check]:
-    """Return the checks; none if instance metadata admits the key."""
+    """Return the checks of OS Login; none if machines use instance metadata for the key."""
     policy = policies[POLICY]
     enforced = not isinstance(policy, Refusal) and is_enforced(policy)
     if enforced and setting.os_login is False:

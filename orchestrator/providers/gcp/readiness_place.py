@@ -18,12 +18,14 @@ from orchestrator.providers.gcp.zones import expanded
 
 _GIB = 1 << 30
 _TUNNELS = "35.235.240.0/20"
-"""Where connections through IAP come from."""
+"""The addresses from which connections through IAP come."""
 
 
 @dataclass(frozen=True)
 class Site:
-    """Where a machine would be created: `offers` of one type in one region, by zone; () without an offer."""
+    """Where a machine would be created. `offers`: those of one type in one region, by zone; () without an
+    offer.
+    """
 
     questions: Questions
     setting: request.Setting
@@ -113,7 +115,9 @@ def _unplugged(site: Site, name: str, refusal: Refusal) -> Check:
 
 
 def _firewall(site: Site, link: str) -> Check:
-    """Return the firewall rules; those of a shared network belong to the project that shares it."""
+    """Check the firewall rules; those of a shared network are not visible, because another project
+    owns them.
+    """
     owner = link.partition("projects/")[2].partition("/")[0] or site.setting.project
     if owner != site.setting.project:
         detail = f"the network is of the project {owner}, and so are its rules: ssh must come in there"
@@ -239,7 +243,7 @@ def _taken(site: Site, known: Mapping[str, Json]) -> dict[str, float]:
     offer = site.offers[0]
     series = offer.instance_type.partition("-")[0].upper()
     cpus = [f"{series}_CPUS", "CPUS"]
-    if offer.spot:  # whose own quota counts where there is one
+    if offer.spot:  # Spot machines use a quota of their own, if there is one.
         cpus = [name for name in ("PREEMPTIBLE_CPUS",) if known.get(name, {}).get("limit")] or cpus
     taken: dict[str, float] = {next((name for name in cpus if name in known), "CPUS"): offer.cpus}
     taken["INSTANCES"] = 1

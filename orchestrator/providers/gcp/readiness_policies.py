@@ -54,8 +54,8 @@ def _is_public(environ: Mapping[str, str]) -> bool:
 
 
 def judged(policies: Mapping[str, Json | Refusal], project: str, wanted: Machine | None) -> Iterator[Check]:
-    """Return the checks: one if nothing is forbidden, none if the policies could not be read, which has a
-    check of its own.
+    """Return the checks: a single one if nothing is forbidden, none if the policies could not be read, which
+    has a check of its own.
     """
     told = {name: answer for name, answer in policies.items() if not isinstance(answer, Refusal)}
     found = [check for name, answer in told.items() for check in _judged(name, answer, project, wanted)]

@@ -16,7 +16,7 @@ NOT_AN_ANSWER = Refusal(Fault.TRANSIENT, "NotAnAnswer", "what answered is not Go
 
 @dataclass(frozen=True)
 class Doing:
-    """What was attempted: a phrase that follows "Google refused to", and the permission that it needs."""
+    """The attempted action: a phrase that follows "Google refused to", and the permission that it needs."""
 
     what: str
     permission: str

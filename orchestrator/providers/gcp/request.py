@@ -34,11 +34,11 @@ Json = dict[str, Any]
 
 SHORTEST_S = 30
 LONGEST_S = 120 * 24 * 3600
-"""What maxRunDuration may be."""
+"""Maximum of maxRunDuration, in seconds."""
 
 _GIB = 1 << 30
 _ALL_SCOPES = "https://www.googleapis.com/auth/cloud-platform"
-"""What the service account may do is decided by its roles alone, as Google advises."""
+"""The scope for all APIs: as Google advises, only roles limit what the service account may do."""
 
 _NEVER_MIGRATE = frozenset({"a2", "a3", "a4", "a4x", "ct5lp", "ct6e", "g2", "g4", "h3", "h4d"})
 _ATTACHED = {
@@ -51,9 +51,10 @@ _ATTACHED = {
 
 @dataclass(frozen=True)
 class Setting:
-    """Where machines are put: the project; `subnetwork` a name or path, "" for the default network;
-    `internal` machines get no public address; `tunnel`: they are reached by Google's own tunnel. `os_login`:
-    whether the key goes into the caller's login profile; None: where the organisation demands it."""
+    """Where machines are created: the project; `subnetwork`: a name or path, "" for the default network.
+    `internal`: machines get no public address; `tunnel`: they are reached through IAP. `os_login`: whether
+    the key goes into the caller's login profile; None: if the organisation requires it.
+    """
 
     project: str
     subnetwork: str = ""
@@ -67,8 +68,8 @@ class Setting:
         if internal not in ("", "0", "1", "iap"):
             raise ProviderError(
                 Fault.INVALID,
-                f"ORCH_GCP_INTERNAL is 0, 1 (no public address: reached from inside the network or over a "
-                f"VPN) or iap (the same, reached by Google's tunnel), not {internal!r}.",
+                f"ORCH_GCP_INTERNAL is {internal!r}; it must be 0, 1 (no public address: reached from "
+                "inside the network or over a VPN) or iap (the same, reached through Google's tunnel).",
                 code="Setting",
             )
         subnetwork = environ.get("ORCH_GCP_SUBNETWORK", "").strip()
@@ -80,8 +81,8 @@ def _os_login(environ: Mapping[str, str]) -> bool | None:
     if told not in ("", "0", "1"):
         raise ProviderError(
             Fault.INVALID,
-            "ORCH_GCP_OS_LOGIN is 1 (the key goes into your login profile of OS Login), 0 (into the metadata "
-            f"of the machine), or not set (as the organisation's policy has it), not {told!r}.",
+            f"ORCH_GCP_OS_LOGIN is {told!r}; it must be 1 (the key goes into your OS Login profile), 0 (into "
+            "the metadata of the machine), or not set (as the organisation's policy says).",
             code="Setting",
         )
     return told == "1" if told else None
@@ -107,11 +108,11 @@ def require_sound(spec: MachineSpec) -> None:
 def instance(
     spec: MachineSpec, setting: Setting, image: Image, now: datetime, login: Login | None = None
 ) -> Json:
-    """The Instance resource: everything in one call, so that nothing is left half-made by a kill.
+    """Return the Instance resource. One call contains everything, so an interruption leaves nothing
+    incomplete.
 
-    `login`: the account of OS Login that has the key; None: the key goes with the call.
-
-    Google deletes the machine at `spec.deadline`, whatever becomes of us.
+    `login`: the OS Login account that has the key; None: the call contains the key. Google deletes the
+    machine at `spec.deadline`, whatever happens to this process.
     """
     zone = f"projects/{setting.project}/zones/{spec.offer.zone}"
     body: Json = {
@@ -220,8 +221,8 @@ def _scheduling(spec: MachineSpec, now: datetime) -> Json:
     if not SHORTEST_S <= left <= LONGEST_S:
         raise ProviderError(
             Fault.INVALID,
-            f"The deadline of {machine_name(spec)} is {left} s away; Google ends machines by itself after "
-            f"{SHORTEST_S} s to {LONGEST_S // 86400} days. It is set by max_duration.",
+            f"The deadline of {machine_name(spec)} is {left} s away; Google's own timer takes "
+            f"{SHORTEST_S} s to {LONGEST_S // 86400} days. Change max_duration.",
             code="Deadline",
         )
     return {
@@ -234,11 +235,12 @@ def _scheduling(spec: MachineSpec, now: datetime) -> Json:
 
 
 def _google_s(left: int) -> int:
-    """After how many seconds of running Google deletes the machine, which is to end `left` seconds from now.
+    """Return the seconds of running after which Google deletes a machine that is to end `left` seconds from
+    now.
 
-    Google counts from when it runs, half a minute from now; the machine's own watch powers it off at the
-    deadline. A machine that powered itself off keeps its disk, which costs, and Google's timer may not run
-    any more: so Google's comes first, but for deadlines so close that a minute matters.
+    Google counts from when the machine runs, half a minute from now. A machine that powers itself off at the
+    deadline keeps its disk, which costs money, and Google's timer may have stopped. So Google's deletion
+    comes EARLIER_S before the deadline, unless that is less than LONG_S away.
     """
     return left - EARLIER_S if left >= LONG_S else left
 
@@ -269,7 +271,7 @@ def _metadata(spec: MachineSpec, image: Image, login: Login | None) -> dict[str,
 def _access(spec: MachineSpec, login: Login | None) -> dict[str, str]:
     if login:
         return {"enable-oslogin": "TRUE", NOTE_USER: login.user, NOTE_KEY: login.fingerprint}
-    # A project may have OS Login on, and then keys of metadata do not count.
+    # If the project uses OS Login, keys in metadata have no effect.
     return {"enable-oslogin": "FALSE", "ssh-keys": f"{USER}:{spec.ssh_public_key.strip()}"}
 
 

@@ -41,14 +41,15 @@ _STATES = {
     "SUSPENDED": MachineState.STOPPED,
 }
 DISK_USD_GIB_MONTH = 0.10
-"""pd-balanced in us-central1, the dearer of the two kinds that are made; Google's price list of 2026."""
+"""US dollars: pd-balanced in us-central1, the more expensive of the two kinds that orch creates, in 2026."""
 
 _HOURS_A_MONTH = 730
 
 ENDED_BY_CLOUD_S = 120.0
-"""How long after its deadline a machine powers itself off, if Google has not deleted it by then.
+"""Seconds after its deadline at which a machine powers itself off, if Google has not deleted it by then.
 
-A machine that powers itself off first stays, stopped, with its disk: Google's timer ends only what runs.
+A machine that powers itself off first stays, stopped, with its disk: Google's timer only deletes running
+ones.
 """
 
 _KEY_TYPES = ("ssh-ed25519", "ecdsa-sha2-nistp256", "ecdsa-sha2-nistp384", "ecdsa-sha2-nistp521", "ssh-rsa")

@@ -1,7 +1,7 @@
 """Enable the APIs and create the firewall rules of the default network: all that `up` needs.
 
-The network `default` lets ssh in from anywhere (its rule default-allow-ssh, priority 65534); a rule of ours
-denies that to machines with orch's tag, and a stronger one lets one's own address in.
+The network `default` admits ssh from anywhere (its rule default-allow-ssh, priority 65534). One rule of orch
+denies that for machines with orch's tag; another with higher priority admits the user's own address.
 """
 
 from __future__ import annotations
@@ -21,7 +21,7 @@ from orchestrator.providers.permissions import COMPUTE, RESOURCE_MANAGER
 ALLOW, DENY = "orch-ssh", "orch-ssh-deny"
 _NETWORK = "default"
 _MARK = "made by orch setup"
-"""How the description of what was made here begins: only that is removed again."""
+"""The beginning of the description of every rule that setup creates; no others are removed again."""
 _APIS = {
     COMPUTE: "machines are made by it; on a fresh project it makes the default network too",
     RESOURCE_MANAGER: "which permissions one has and which policies apply, for orch doctor",
@@ -34,7 +34,7 @@ _POLL_S = 2.0
 
 
 def lacking(source: str, region: str | None, environ: Mapping[str, str]) -> tuple[str, Sequence[SetupStep]]:
-    del region  # the rules are of the network, in all regions
+    del region  # the rules belong to the network, in all regions
     questions = Questions(environ)
     off = [name for name in _wanted_apis(questions) if not _is_enabled(questions, name)]
     steps = [_enabling(questions, name) for name in off]
@@ -56,7 +56,7 @@ def made(region: str | None, environ: Mapping[str, str]) -> tuple[str, Sequence[
     if not _is_enabled(questions, COMPUTE):
         return where, ()
     ours = [r for r in _rules(questions) if str(r.get("description", "")).startswith(_MARK)]
-    # What lets in goes first: a run that is killed between leaves nothing open.
+    # The rule that admits ssh is removed first, so that an interruption leaves nothing open.
     ordered = sorted(ours, key=lambda rule: str(rule["name"]) != ALLOW)
     return where, [_removal(questions, str(rule["name"])) for rule in ordered]
 

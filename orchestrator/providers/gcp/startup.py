@@ -60,9 +60,9 @@ exit 0
 
 _DELETE_SELF_AT = "/var/lib/orch/delete-self"
 
-# Google keeps a machine that powered itself off, and bills its disk: stopping it clears its own timer too
+# Google keeps a machine that powered itself off, and bills its disk; stopping it also clears Google's timer
 # (cloud.google.com/compute/docs/instances/limit-vm-runtime). With an identity that has
-# compute.instances.delete it deletes itself; without one nothing happens here.
+# compute.instances.delete the machine deletes itself; without one nothing happens here.
 _DELETE_SELF = r"""
 ask() {
     curl -sf -m 10 -H "Metadata-Flavor: Google" "http://metadata.google.internal/computeMetadata/v1/instance/$1"

@@ -1,4 +1,4 @@
-"""The facts about Google Cloud for the rooms that know no cloud."""
+"""The facts about Google Cloud for shared code."""
 
 from orchestrator.model.cloud_traits import CloudTraits, Form, LabelForms, Places
 from orchestrator.providers.gcp.disks import MARKET

@@ -6,7 +6,7 @@ PURPOSE = "The tunnel of the Identity-Aware Proxy (ORCH_GCP_INTERNAL=iap)"
 PROGRAMS = {
     "gcloud": "curl -sSL https://sdk.cloud.google.com | bash    # or your system's google-cloud-cli package",
 }
-"""What must be installed here, and how that is done."""
+"""Programs that the tunnel needs on this computer, and how to install each."""
 
 
 def tunnel_command(project: str, zone: str, name: str, port: int) -> tuple[str, ...]:

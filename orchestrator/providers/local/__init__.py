@@ -1,1 +1,1 @@
-"""Machines on this computer: real ones over real ssh, as isolated as it allows."""
+"""Machines on this computer: real ones, reached over ssh, as isolated as this computer allows."""

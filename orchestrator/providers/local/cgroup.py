@@ -15,27 +15,27 @@ CPU_PERIOD_US = 100_000
 
 @dataclass(frozen=True)
 class Hierarchies:
-    """Where control groups are mounted: version 1 by controller, version 2 once, with what it controls."""
+    """Mount points of the control groups: version 1 by controller, version 2 once, with its controllers."""
 
     v1: Mapping[str, Path]
     v2: Path | None = None
     v2_controllers: frozenset[str] = frozenset()
 
     def missing(self) -> tuple[str, ...]:
-        """Those of WANTED that no hierarchy offers. Version 2 can always freeze."""
+        """Return the WANTED controllers that no hierarchy has. Version 2 can always freeze."""
         return tuple(name for name in WANTED if name not in self.v1 and not self._in_v2(name))
 
     def _in_v2(self, controller: str) -> bool:
         return self.v2 is not None and (controller == "freezer" or controller in self.v2_controllers)
 
     def for_v2(self) -> frozenset[str]:
-        """The wanted controllers that only version 2 offers."""
+        """Return the wanted controllers that only version 2 has."""
         return frozenset(name for name in WANTED if name not in self.v1 and self._in_v2(name))
 
 
 @dataclass(frozen=True)
 class Limits:
-    """cpus in processors, memory in bytes, pids in processes and threads."""
+    """`cpus` in processors, `memory` in bytes, `pids` in processes and threads."""
 
     cpus: float
     memory: int
@@ -43,7 +43,7 @@ class Limits:
 
 
 def hierarchies(mounts: str) -> Hierarchies:
-    """What the text of /proc/mounts says. Read-only mounts are of no use and left out."""
+    """Parse the text of /proc/mounts. Read-only mounts are left out, because they cannot be used."""
     v1: dict[str, Path] = {}
     v2: Path | None = None
     controllers: frozenset[str] = frozenset()
@@ -60,27 +60,28 @@ def hierarchies(mounts: str) -> Hierarchies:
 
 
 def _delegable(mount: Path) -> frozenset[str]:
-    """The controllers that children of `mount` can have; asking for them switches them on."""
+    """Return the controllers that children of `mount` can have; this enables them."""
     found = set()
     for name in set(_read(mount / "cgroup.controllers").split()) & set(WANTED):
         try:
             (mount / "cgroup.subtree_control").write_text(f"+{name}")
             found.add(name)
-        except OSError:  # its root is full of processes, as in a container: none for us
+        except OSError:  # the root group has processes, as in a container, so nothing can be delegated
             continue
     return frozenset(found)
 
 
 INSIDE = "inside"
-"""The group in a machine's group that its processes are in.
+"""The group inside a machine's group that contains its processes.
 
-Root in a machine can mount the groups anew, in a user namespace of its own, and change what it finds: its own
-group and those below. So that group has the limits, to be seen, and the one above has them too, to hold.
+Root in a machine can mount control groups again in a user namespace, and change its own group and those
+below. So the limits are set twice: on this group, where the machine sees them, and on the one above, where it
+cannot change them.
 """
 
 
 class Cgroup:
-    """One machine's group. `name` is relative, "orch/m-1"; all methods may be called more than once."""
+    """The control group of one machine. `name` is relative, "orch/m-1". Every method may be called again."""
 
     def __init__(self, name: str, where: Hierarchies) -> None:
         self._name = name
@@ -105,23 +106,25 @@ class Cgroup:
                     _write_all(each, _v2_settings(name, limits))
 
     def entrances(self) -> list[str]:
-        """Files into which a process writes 0 to enter."""
+        """Return the files into which a process writes 0 to enter the group."""
         return [str(folder / INSIDE / "cgroup.procs") for folder in self._folders()]
 
     def visible(self) -> list[str]:
-        """`name=folder` of each part that the machine may see at /sys/fs/cgroup/name (version 2: no name)."""
+        """Return `name=folder` for each part to show the machine at /sys/fs/cgroup/name (version 2:
+        no name).
+        """
         if self._where.v1:
             visible = [(controller, folder) for controller, folder in self._v1() if controller != "freezer"]
             return [f"{controller}={folder / INSIDE}" for controller, folder in visible]
         return [f"={folder / INSIDE}" for folder in self._folders()]
 
     def pids(self) -> set[int]:
-        """Those in it and below. A group that somebody else removes meanwhile has none."""
+        """Return the processes in it and below; none if somebody else removes the group meanwhile."""
         tops = (top for folder in self._folders() for top, _, _ in os.walk(folder))
         return {int(line) for top in tops for line in _read(Path(top) / "cgroup.procs").split()}
 
     def freeze(self, frozen: bool) -> bool:
-        """Stop or continue every process at once; False where there is no freezer, or no group any more."""
+        """Stop or continue every process at once; False if there is no freezer, or the group is gone."""
         if "freezer" in self._where.v1:
             target, value = self._where.v1["freezer"] / self._name / "freezer.state", _V1_FREEZER[frozen]
         elif self._where.v2 is not None:
@@ -137,14 +140,14 @@ class Cgroup:
         return True
 
     def remove(self, patience_s: float = 5.0) -> bool:
-        """Remove the empty group; False where processes stayed in it for `patience_s`."""
+        """Remove the empty group; False if processes stay in it for `patience_s`."""
         end = time.monotonic() + patience_s
         for folder in self._folders():
             while not _removed_with_all_below(folder):
                 if time.monotonic() > end:
                     return False
                 time.sleep(0.01)
-            _removed(folder.parent)  # ours too, and shared: goes with its last machine
+            _removed(folder.parent)  # shared by all machines: removed with the last one
         return True
 
     def _v1(self) -> Iterator[tuple[str, Path]]:
@@ -159,7 +162,7 @@ class Cgroup:
 
 
 _GONE = frozenset((errno.ENOENT, errno.ENODEV))
-"""How a group's file answers once the group is removed; the second while it is being removed."""
+"""Errors of reading a group's file after the group was removed; the second one while it is being removed."""
 
 _V1_FREEZER = {True: "FROZEN", False: "THAWED"}
 
@@ -188,7 +191,7 @@ def _v2_settings(controller: str, limits: Limits) -> dict[str, str]:
 
 def _write_all(folder: Path, settings: Mapping[str, str]) -> None:
     for name, value in settings.items():
-        if (folder / name).exists():  # swap accounting, for one, is an option of the kernel
+        if (folder / name).exists():  # a file may be missing: swap accounting is an option of the kernel
             (folder / name).write_text(value)
 
 
@@ -198,7 +201,7 @@ def _make(folder: Path) -> None:
         try:
             folder.mkdir(exist_ok=True)
             return
-        except FileNotFoundError:  # the last machine took the parent with it just now
+        except FileNotFoundError:  # the last machine has just removed the parent
             continue
 
 
@@ -211,7 +214,7 @@ def _removed(folder: Path) -> bool:
 
 
 def _removed_with_all_below(folder: Path) -> bool:
-    """A group goes when those in it are gone; a machine may have made some."""
+    """Remove a group and first those in it, which a machine may have created."""
     try:
         below = [each for each in folder.iterdir() if each.is_dir() and not each.is_symlink()]
     except OSError as error:

@@ -1,4 +1,4 @@
-"""What this computer has, and the one offer that it makes."""
+"""The resources of this computer, and the single offer that it makes."""
 
 from __future__ import annotations
 
@@ -30,7 +30,7 @@ class Gpu:
 
 @dataclass(frozen=True)
 class Computer:
-    """memory and disk in bytes; disk is what is free where machines are kept."""
+    """`memory` and `disk` in bytes; `disk` is the free space in the folder of machines."""
 
     cpus: int
     memory: int
@@ -44,7 +44,7 @@ class Computer:
 
 
 def this_computer(state: Path) -> Computer:
-    """The facts as they are now. `state` need not exist yet."""
+    """Return the current facts. `state` need not exist yet."""
     return Computer(
         cpus=len(usable_cpus()),
         memory=min(os.sysconf("SC_PAGE_SIZE") * os.sysconf("SC_PHYS_PAGES"), _memory_limit()),
@@ -55,19 +55,21 @@ def this_computer(state: Path) -> Computer:
 
 
 def usable_cpus() -> list[int]:
-    """The processors that this process may use, by number."""
+    """Return the numbers of the processors that this process may use."""
     if hasattr(os, "sched_getaffinity"):
         return sorted(os.sched_getaffinity(0))
     return list(range(os.cpu_count() or 1))
 
 
 def architecture(name: str) -> str:
-    """One spelling for each: x86_64, arm64."""
+    """Return one spelling for each architecture: x86_64, arm64."""
     return _ARCHITECTURES.get(name.lower(), name.lower())
 
 
 def offer(need: Need, has: Computer) -> Offer:
-    """The machine that is asked for, exactly; ProviderError(CAPACITY) where it cannot be had here."""
+    """Return an offer of exactly the requested machine. Raises ProviderError(CAPACITY) if it does not fit
+    here.
+    """
     cpus = _sized(need.cpus, has.cpus)
     memory = _sized(need.memory, has.memory)
     gpus = _matching(need.accelerator, has.gpus)
@@ -75,7 +77,7 @@ def offer(need: Need, has: Computer) -> Offer:
         asked, lowered = zip(*refusals, strict=True)
         raise ProviderError(
             Fault.CAPACITY,
-            f"This computer cannot be that machine. Asked: {', '.join(asked)}. Here: {has.describe()}.",
+            f"This computer cannot provide that machine. Asked: {', '.join(asked)}. Here: {has.describe()}.",
             code="LocalCapacity",
             next_command=f"in the profile, {', '.join(lowered)}; or choose a cloud",
         )
@@ -100,7 +102,7 @@ def _sized(bound: Bound | None, available: int) -> int:
 
 
 def _refusals(need: Need, has: Computer, cpus: int, memory: int, gpus: int) -> Iterator[tuple[str, str]]:
-    """Yield what is asked for in vain, and what to change in the profile."""
+    """Yield each request that this computer cannot satisfy, and what to change in the profile."""
     if cpus > has.cpus:
         yield f"CPUs {cpus}", f"lower resources.cpus to {has.cpus}"
     if memory > has.memory:
@@ -118,7 +120,7 @@ def _refusals(need: Need, has: Computer, cpus: int, memory: int, gpus: int) -> I
 
 
 def _below(size: int) -> str:
-    """The largest whole size up to this one, as a profile writes it."""
+    """Return the largest whole size that is not larger than `size`, as a profile writes it."""
     return f"{size >> 30} GiB" if size >> 30 else f"{size >> 20} MiB"
 
 
@@ -148,12 +150,12 @@ def _gpus() -> tuple[Gpu, ...]:
 
 
 def _memory_limit() -> int:
-    """The limit of the control group in which this computer may itself be running."""
+    """Return the limit of the control group in which this computer may itself run."""
     limits = [1 << 62]
     for path in ("/sys/fs/cgroup/memory.max", "/sys/fs/cgroup/memory/memory.limit_in_bytes"):
         try:
             limits.append(int(Path(path).read_text()))
-        except (OSError, ValueError):  # absent, or "max"
+        except (OSError, ValueError):  # the file does not exist, or says "max"
             continue
     return min(limits)
 

@@ -1,4 +1,4 @@
-"""Fault injection for real machines, for tests of the promises about them."""
+"""Fault injection for real machines, for tests."""
 
 from __future__ import annotations
 
@@ -19,18 +19,18 @@ _CHUNK = 1 << 20
 
 
 def kill(folder: Folder) -> None:
-    """Pull the plug."""
+    """Kill the machine, as a power cut does."""
     kill_guest(folder)
 
 
 def preempt(folder: Folder, guest: Guest, notice_s: float) -> None:
-    """Press the power button, and pull the plug `notice_s` later."""
+    """Ask the machine to shut down, and kill it `notice_s` seconds later."""
     supervisor.preempt_at(folder, time.time() + notice_s)
     processes.Process(guest.pid, guest.start).signal(signal.SIGUSR2)
 
 
 def freeze(folder: Folder, guest: Guest, frozen: bool) -> None:
-    """Stop every process where it is, or let all go on."""
+    """Stop all processes of the machine, or let them continue."""
     if cgroup_of(folder).freeze(frozen):
         return
     for pid in _members(folder, guest):
@@ -38,7 +38,7 @@ def freeze(folder: Folder, guest: Guest, frozen: bool) -> None:
 
 
 def partition(record: Record, guest: Guest, cut: bool) -> None:
-    """Lose every packet to and from it, or no longer."""
+    """Drop all packets to and from the machine, or stop dropping them."""
     _require_own(record, "network", record.tier == "netns")
     network.partition(guest.pid, cut)
 
@@ -50,7 +50,7 @@ def isolate(folder: Folder, record: Record, guest: Guest, cut: bool) -> None:
 
 
 def fill_disk(folder: Folder, record: Record, guest: Guest) -> None:
-    """Leave no free block on its disk."""
+    """Fill the machine's disk completely."""
     _require_own(record, "disk", record.tier == "netns" and disk_kind(folder.path) != "folder")
     fd = os.open(_filler(guest), os.O_WRONLY | os.O_CREAT | os.O_APPEND, 0o600)
     try:
@@ -67,7 +67,7 @@ def free_disk(folder: Folder, record: Record, guest: Guest) -> None:
 
 
 def _grown(fd: int, size: int) -> int:
-    """The size to try next: all that is free at once, then ever less."""
+    """Return the size to try next: first all free space, then less and less."""
     status = os.fstatvfs(fd)
     try:
         if status.f_bavail * status.f_bsize > size:
@@ -86,7 +86,7 @@ def _filler(guest: Guest) -> Path:
 
 
 def _members(folder: Folder, guest: Guest) -> set[int]:
-    """Every process of a machine without a control group."""
+    """Return all processes of a machine that has no control group."""
     namespace = processes.in_namespace_of(guest.pid)
     isolated = namespace and os.getpid() not in namespace
     return namespace if isolated else processes.marked(folder.mark) | {guest.pid}

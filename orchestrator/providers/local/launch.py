@@ -1,4 +1,4 @@
-"""Starting the first process of a machine, and the talk with it until its files are built."""
+"""Start the first process of a machine, and exchange messages with it until its files are complete."""
 
 from __future__ import annotations
 
@@ -26,11 +26,11 @@ Child = subprocess.Popen[bytes]
 
 
 class LaunchError(Exception):
-    """The machine did not come up; the text says why, as its console had it."""
+    """The machine did not start; the text is the reason from its console."""
 
 
 def prepare(folder: Folder, record: Record) -> Guest:
-    """Write everything that the machine's first process will need; where it will listen is decided here."""
+    """Write everything that the machine's first process needs, and choose where its sshd listens."""
     if record.tier == "process":
         guest = Guest(pid=0, start="", address="127.0.0.1", port=network.free_port())
         seed.seed_process(folder, record, guest.port)
@@ -47,9 +47,9 @@ def prepare(folder: Folder, record: Record) -> Guest:
 
 
 def launch(folder: Folder, record: Record, guest: Guest) -> Child:
-    """Start the machine and write down its first process before that process does anything.
+    """Start the machine; its first process is recorded before it does anything.
 
-    Should we die in between, it reads the end of its input and ends as well.
+    If this process dies in between, the machine's process reads the end of its input and ends too.
     """
     console = folder.path / "console.log"
     with console.open("ab") as errors:
@@ -109,7 +109,7 @@ def _environment(folder: Folder, record: Record) -> dict[str, str]:
 
 
 def _lasts(record: Record) -> int:
-    """Seconds until its deadline, for the machine to count: never fewer than are left."""
+    """Return the seconds until the deadline, for the machine to count; rounded up."""
     return math.ceil(record.left)
 
 
@@ -137,11 +137,13 @@ def _make_disk(folder: Folder, record: Record) -> None:
 
 
 def _expect(child: Child, word: str, console: Path) -> str:
-    """The rest of the next line of the machine's report, which must begin with `word`."""
+    """Return the rest of the next line of the machine's report. Raises LaunchError unless it begins with
+    `word`.
+    """
     line = _line(child)
     if not line.startswith(word):
         child.kill()
-        raise LaunchError(console.read_text(errors="replace").strip()[-2000:] or f"it never said {word}")
+        raise LaunchError(console.read_text(errors="replace").strip()[-2000:] or f"it did not report {word}")
     return line.removeprefix(word).strip()
 
 
@@ -163,5 +165,5 @@ def _say(child: Child, text: str) -> None:
     try:
         child.stdin.write(text.encode())
         child.stdin.flush()
-    except BrokenPipeError:  # what it died of is read next
+    except BrokenPipeError:  # the machine's process has died; the reason is read next
         pass

@@ -1,4 +1,4 @@
-"""A private link between this computer and one machine: 10.77.x.y/30, the lower address here."""
+"""A private link between this computer and one machine: 10.77.x.y/30, this computer has the lower address."""
 
 from __future__ import annotations
 
@@ -16,12 +16,12 @@ from orchestrator.providers.local.tools import tool
 NETWORK = ipaddress.IPv4Network("10.77.0.0/16")
 LINKS = 1 << 14
 PORTS = range(20_000, 32_000)
-"""Below what systems hand out to outgoing connections."""
+"""Below the ports that systems use for outgoing connections."""
 
 
 @dataclass(frozen=True)
 class Link:
-    """The `number`-th /30 of NETWORK. `interface` is its end on this computer."""
+    """The /30 network of NETWORK with index `number`. `interface` is this computer's end."""
 
     number: int
 
@@ -39,11 +39,11 @@ class Link:
 
 
 def plug(pid: int, machine: str) -> Link:
-    """Make a link into the network namespace of process `pid`; it ends with that namespace, and bears the
-    name of the machine.
+    """Create a link into the network namespace of process `pid`. It is named after the machine, and the
+    kernel removes it with that namespace.
 
-    The kernel is the allocator: it makes an interface of one name only once, whoever asks, and the
-    name implies the address.
+    The kernel guarantees that addresses are unique: it creates only one interface of a name, and the name
+    determines the address.
     """
     first = zlib.crc32(machine.encode()) % LINKS
     taken = routes_into(NETWORK)
@@ -97,7 +97,7 @@ def configure(*commands: str, pid: int | None = None, force: bool = False) -> st
 
 
 def unplug(interface: str, machine: str) -> None:
-    """Remove the link, unless the kernel has done so already: another machine may have its name now."""
+    """Remove the link, unless the kernel already has; another machine may have its name now."""
     if interface and alias(interface) == machine:
         configure(f"link del {interface}", force=True)
 
@@ -111,12 +111,14 @@ def alias(interface: str) -> str:
 
 
 def partition(pid: int, cut: bool) -> None:
-    """Take the machine's own end down, or up again: this computer keeps its route, and packets are lost."""
+    """Take the machine's end of the link down, or up again: this computer keeps its route, and packets are
+    lost.
+    """
     configure(f"link set eth0 {'down' if cut else 'up'}", pid=pid)
 
 
 def free_port() -> int:
-    """A port of 127.0.0.1 on which nobody listens now."""
+    """Return a port of 127.0.0.1 on which nobody listens now."""
     for port in random.SystemRandom().sample(PORTS, len(PORTS)):
         with contextlib.closing(socket.socket()) as probe, contextlib.suppress(OSError):
             probe.bind(("127.0.0.1", port))
@@ -125,7 +127,7 @@ def free_port() -> int:
 
 
 def answers_ssh(address: str, port: int, patience_s: float) -> bool:
-    """Whether an SSH server greets there."""
+    """Return whether an ssh server greets at that address."""
     try:
         with socket.create_connection((address, port), timeout=patience_s) as connection:
             return connection.recv(4) == b"SSH-"
@@ -134,7 +136,7 @@ def answers_ssh(address: str, port: int, patience_s: float) -> bool:
 
 
 def routes_into(wanted: ipaddress.IPv4Network) -> list[ipaddress.IPv4Network]:
-    """Networks inside `wanted` to which this computer already has a route of its own."""
+    """Return the networks inside `wanted` to which this computer already has another route."""
     try:
         lines = Path("/proc/net/route").read_text().splitlines()[1:]
     except OSError:

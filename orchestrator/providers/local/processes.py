@@ -1,4 +1,6 @@
-"""Processes told apart by number and start, so that a reused number is never mistaken for ours."""
+"""Processes identified by number and start time, so that a reused number is not mistaken for one of
+orch's.
+"""
 
 from __future__ import annotations
 
@@ -15,7 +17,7 @@ _STATE, _PARENT, _START = 0, 1, 19  # fields of /proc/PID/stat after the name
 
 @dataclass(frozen=True)
 class Process:
-    """One process. `start` is in clock ticks since boot; "" where the system does not tell."""
+    """One process. `start` is in clock ticks since boot; "" if the system does not report it."""
 
     pid: int
     start: str
@@ -27,12 +29,12 @@ class Process:
         return bool(fields) and fields[_START] == self.start and fields[_STATE] not in ("Z", "X")
 
     def signal(self, number: signal.Signals) -> None:
-        """Send it; nothing happens where the process is gone."""
+        """Send a signal; does nothing if the process is gone."""
         if self.alive():
             send(self.pid, number)
 
     def ended(self, patience_s: float) -> bool:
-        """Wait for its end, at most `patience_s`."""
+        """Return whether it ends within `patience_s`."""
         end = time.monotonic() + patience_s
         while self.alive():
             if time.monotonic() > end:
@@ -42,7 +44,7 @@ class Process:
 
 
 def process(pid: int) -> Process:
-    """The process that has this number now."""
+    """Return the process that has this number now."""
     fields = _stat(pid)
     return Process(pid, fields[_START] if fields else "")
 
@@ -55,25 +57,27 @@ def send(pid: int, number: signal.Signals) -> None:
 
 
 def marked(mark: str) -> set[int]:
-    """Processes that were started with ORCH_MACHINE=`mark` in their environment."""
+    """Return the processes that were started with ORCH_MACHINE=`mark` in their environment."""
     wanted = f"ORCH_MACHINE={mark}".encode()
     return {pid for pid in _numbers() if wanted in _environment(pid)}
 
 
 def titled(text: str) -> set[int]:
-    """Processes with `text` in their command line. An sshd's title overwrites its environment."""
+    """Return the processes with `text` in their command line; sshd overwrites its environment with
+    its title.
+    """
     wanted = text.encode()
     return {pid for pid in _numbers() if wanted in _command_line(pid)}
 
 
 def in_namespace_of(pid: int) -> set[int]:
-    """Processes of the process namespace whose first one is `pid`."""
+    """Return the processes of the process namespace whose first process is `pid`."""
     wanted = _namespace(pid)
     return {other for other in _numbers() if wanted and _namespace(other) == wanted}
 
 
 def descendants(pid: int) -> set[int]:
-    """Every process below `pid`, at any depth."""
+    """Return all processes below `pid`, at any depth."""
     parents = {number: int(fields[_PARENT]) for number in _numbers() if (fields := _stat(number))}
     found: set[int] = set()
     grown = {pid}

@@ -1,4 +1,4 @@
-"""The provider `local`: sells machines made of this computer, at no price."""
+"""The provider `local`: machines on this computer, free of charge."""
 
 from __future__ import annotations
 
@@ -56,7 +56,7 @@ R = TypeVar("R")
 
 
 def _only_provider_errors(method: Callable[P, R]) -> Callable[P, R]:
-    """What this computer answers to a system call, in the one language that providers speak."""
+    """Decorate a method to translate errors of system calls to ProviderError."""
 
     @functools.wraps(method)
     def translated(*arguments: P.args, **named: P.kwargs) -> R:
@@ -75,7 +75,7 @@ def open_local(state: Path | None = None) -> LocalProvider:
 
 
 class LocalProvider(NothingBeside):
-    """Machines in `state`/machines. Safe to use from several processes at once."""
+    """The machines in `state`/machines. Several processes may use it at once."""
 
     name = "local"
     list_lag_s = 0.0
@@ -132,7 +132,7 @@ class LocalProvider(NothingBeside):
             if not destroy(folder):
                 raise ProviderError(
                     Fault.TRANSIENT,
-                    f"Some processes of {machine.name} do not die yet.",
+                    f"Some processes of {machine.name} have not ended yet.",
                     exists=f"{machine.name} on this computer, at no price",
                 )
         finally:
@@ -183,7 +183,7 @@ class LocalProvider(NothingBeside):
         local_group.separate(self._machines, group)
 
     def require_reach(self, machine: Machine) -> None:
-        """This computer is always in reach."""
+        """Do nothing: this computer can always be reached."""
 
     def principal(self) -> str:
         return ""
@@ -195,12 +195,12 @@ class LocalProvider(NothingBeside):
 
     @_only_provider_errors
     def kill(self, machine: Machine) -> None:
-        """End it without any notice, as a preemption at its worst."""
+        """Kill the machine without notice, as the worst preemption does."""
         faults.kill(self._folder(machine.id))
 
     @_only_provider_errors
     def preempt(self, machine: Machine, notice_s: float) -> None:
-        """Press its power button; pull the plug `notice_s` seconds later. Returns at once."""
+        """Ask the machine to shut down, and kill it `notice_s` seconds later. Returns at once."""
         folder, _, guest = self._certainly_running(machine)
         faults.preempt(folder, guest, notice_s)
 
@@ -216,7 +216,7 @@ class LocalProvider(NothingBeside):
 
     @_only_provider_errors
     def partition(self, machine: Machine) -> None:
-        """Lose every packet between it and this computer."""
+        """Drop all packets between the machine and this computer."""
         _, record, guest = self._certainly_running(machine)
         faults.partition(record, guest, True)
 
@@ -249,12 +249,12 @@ class LocalProvider(NothingBeside):
     # ------------------------------------------------------------ inside
 
     def survey(self) -> Survey:
-        """Which tier this computer allows; ProviderError(INVALID) where it allows none."""
+        """Return the tier that this computer allows. Raises ProviderError(INVALID) if it allows none."""
         found = survey(state=self._machines)
         if found.tier == "none":
             raise ProviderError(
                 Fault.INVALID,
-                f"No machine can be made on this computer: {', '.join(found.missing) or 'its tier'} missing.",
+                f"No machine can be created here: {', '.join(found.missing) or 'its tier'} is missing.",
                 code="LocalTools",
                 next_command=found.fix or None,
             )
@@ -262,11 +262,13 @@ class LocalProvider(NothingBeside):
 
     def _folder(self, identity: str) -> Folder:
         if not identity or "/" in identity or identity.startswith("."):
-            raise ProviderError(Fault.INVALID, f"{identity!r} is not a machine of this computer.")
+            raise ProviderError(Fault.INVALID, f"{identity!r} is not a machine on this computer.")
         return Folder(self._machines / identity)
 
     def _create_in(self, owner: Owner, spec: MachineSpec) -> Machine | None:
-        """The machine, made in a folder that is ours; None where only leftovers were removed: try again."""
+        """Create the machine in the locked folder; None if only remains of an earlier one were removed: try
+        again.
+        """
         folder = owner.folder
         try:
             if folder.record() is not None:
@@ -288,7 +290,7 @@ class LocalProvider(NothingBeside):
         if refusal:
             raise ProviderError(
                 Fault.UNKNOWN,
-                f"The machine {machine_name(spec)} did not come up: {refusal}",
+                f"The machine {machine_name(spec)} did not start: {refusal}",
                 code="LocalBoot",
             )
         return described(folder) or machine_of(
@@ -301,7 +303,7 @@ class LocalProvider(NothingBeside):
         if guest is not None and guest.ready and processes.Process(guest.pid, guest.start).alive():
             return folder, record, guest
         if required:
-            raise ProviderError(Fault.INVALID, f"The machine {machine.name} does not run.")
+            raise ProviderError(Fault.INVALID, f"The machine {machine.name} is not running.")
         return folder, record, None
 
     def _certainly_running(self, machine: Machine) -> tuple[Folder, Record, Guest]:
@@ -312,7 +314,7 @@ class LocalProvider(NothingBeside):
 
 
 def _looked_after(folder: Folder) -> Machine | None:
-    """The machine as it is; leftovers of one that nobody looks after any more are removed."""
+    """Return the machine as it is now; remains of one without a supervisor are removed."""
     owner = claim(folder)
     if owner is None:
         return described(folder)
@@ -331,7 +333,7 @@ def _overdue(folder: Folder) -> bool:
 
 
 def _taken_from_supervisor(folder: Folder) -> Owner | None:
-    """Have the supervisor end its machine; end the supervisor where it does not. None: all is gone."""
+    """Have the supervisor end its machine; if it does not, end the supervisor. None if everything is gone."""
     for number in (signal.SIGTERM, signal.SIGKILL):
         process = supervisor.supervisor_of(folder)
         if process is not None:
@@ -348,7 +350,7 @@ def _busy(machine: str) -> ProviderError:
 
 
 def _require_capacity(spec: MachineSpec, state: Path) -> None:
-    """ProviderError(CAPACITY) where this computer is not as large as the offer that was taken."""
+    """Raise ProviderError(CAPACITY) if this computer is smaller than the accepted offer."""
     offered = spec.offer
     accelerator = AcceleratorNeed(Bound(offered.accelerator_count)) if offered.accelerator_count else None
     need = Need(

@@ -1,7 +1,7 @@
-"""Ending a machine and removing all that it was: processes, link, control group, files.
+"""End a machine and remove everything it used: processes, link, control group, files.
 
-Its mounts, loop device and network live in namespaces and end with its processes by themselves.
-Everything here may be called again after having been killed at any point.
+Its mounts, loop device and network are in namespaces, and end with its processes. Everything here may be
+called again after an interruption at any point.
 """
 
 from __future__ import annotations
@@ -29,7 +29,7 @@ def cgroup_of(folder: Folder) -> Cgroup:
 
 
 def kill_guest(folder: Folder) -> bool:
-    """Kill every process of the machine at once, frozen or not; False where one would not die."""
+    """Kill all processes of the machine at once, frozen or not; False if one does not die."""
     end = time.monotonic() + PATIENCE_S
     limits = cgroup_of(folder)
     guest = folder.guest()
@@ -41,7 +41,7 @@ def kill_guest(folder: Folder) -> bool:
         others = limits.pids() | processes.marked(folder.mark) | processes.titled(server)
         for pid in others:
             processes.send(pid, signal.SIGKILL)
-        limits.freeze(False)  # the frozen die only when thawed, but then before they run
+        limits.freeze(False)  # frozen processes die only when thawed, but then before they run
         if not others and (first is None or not first.alive()):
             return True
         if time.monotonic() > end:
@@ -50,7 +50,9 @@ def kill_guest(folder: Folder) -> bool:
 
 
 def destroy(folder: Folder) -> bool:
-    """Remove what is left of a machine whose folder the caller owns; False where something resisted."""
+    """Remove what is left of a machine whose folder the caller has locked; False if something could not be
+    removed.
+    """
     if not kill_guest(folder):
         return False
     guest = folder.guest()
@@ -68,16 +70,16 @@ def destroy(folder: Folder) -> bool:
 
 
 def sweep(machines: Path) -> None:
-    """Finish removals of files that were interrupted, and remove the networks of groups without machines."""
+    """Complete interrupted removals of files, and remove the networks of groups without machines."""
     group.sweep(machines)
     for path in machines.glob(".gone-*"):
         erase(path)
 
 
 def erase(path: Path) -> None:
-    """Delete a folder, also where some of it belongs to users that exist only in a user namespace.
+    """Delete a folder, even if parts of it belong to users that exist only in a user namespace.
 
-    What a dead process of it has mounted below is taken away first, or it could not be deleted.
+    Mounts that a dead process left in it are removed first, because they would prevent this.
     """
     _unmount_below(path)
     shutil.rmtree(path, ignore_errors=True)
@@ -96,7 +98,9 @@ def _unmount_below(folder: Path) -> None:
 
 
 def _await_loop_device(image: Path) -> None:
-    """The kernel lets go of it when the last mount is gone, a moment after the last process."""
+    """Wait for the loop device: the kernel releases it a moment after the last process, with the last
+    mount.
+    """
     end = time.monotonic() + PATIENCE_S
     while time.monotonic() < end:
         if not any(_backing_file(device) == str(image) for device in Path("/sys/block").glob("loop*")):

@@ -1,4 +1,4 @@
-"""The files that a new machine is given before its first process starts."""
+"""The files that a new machine has before its first process starts."""
 
 from __future__ import annotations
 
@@ -35,11 +35,13 @@ MaxSessions 100
 
 
 def seed_isolated(folder: Folder, record: Record, listen: str, port: int) -> None:
-    """Fill seed/upper (goes over this computer's system folders) and seed/root (folders all its own)."""
+    """Fill seed/upper (overlays this computer's system folders) and seed/root (folders of the
+    machine's own).
+    """
     upper, root = folder.path / "seed/upper", folder.path / "seed/root"
     ssh = upper / "etc/ssh"
     for key in Path("/etc/ssh").glob("ssh_host_*"):
-        _write(ssh / key.name, "")  # this computer's own
+        _write(ssh / key.name, "")  # hides this computer's own key
     _host_key(folder, ssh / "ssh_host_ed25519_key")
     _write(
         ssh / "sshd_config",
@@ -65,7 +67,7 @@ def seed_isolated(folder: Folder, record: Record, listen: str, port: int) -> Non
 
 
 def seed_process(folder: Folder, record: Record, port: int) -> None:
-    """The same for a machine that is a mere process: everything lies in its folder."""
+    """Do the same for a machine that is only a process: all its files are in its folder."""
     here = folder.path
     for name in ("home", "base", "bin", "run", "log"):
         (here / name).mkdir(exist_ok=True)
@@ -84,7 +86,7 @@ def seed_process(folder: Folder, record: Record, port: int) -> None:
             pid_file=here / "run/sshd.pid",
             authorized_keys=str(here / "authorized_keys").replace("%", "%%"),
         ),
-        "StrictModes no\n",  # the folder itself is private, whatever the ones above it allow
+        "StrictModes no\n",  # the folder is private, even if the folders above it are not
         f"SetEnv {pairs}\n",
         f"ForceCommand {shlex.quote(str(here / 'bin/session'))}\n",
         f"Subsystem sftp {server}\n" if server else "",
@@ -99,7 +101,7 @@ def seed_process(folder: Folder, record: Record, port: int) -> None:
 
 
 def _host_key(folder: Folder, private: Path) -> None:
-    """A new key for this machine alone; its public half is kept where endpoint() reads it."""
+    """Create a key for this machine only; its public half is stored where endpoint() reads it."""
     private.parent.mkdir(parents=True, exist_ok=True)
     for path in (private, private.with_suffix(".pub")):
         path.unlink(missing_ok=True)
@@ -110,13 +112,13 @@ def _host_key(folder: Folder, private: Path) -> None:
 
 
 def _shadow(passwd: str) -> str:
-    """No passwords; and nobody locked out, for sshd refuses locked accounts."""
+    """Return a shadow file without passwords and without locked accounts, which sshd refuses."""
     names = [line.partition(":")[0] for line in passwd.splitlines() if ":" in line]
     return "".join(f"{name}:*:19000:0:99999:7:::\n" for name in names)
 
 
 def _sbin() -> str:
-    """Where /sbin really is: a link on most systems."""
+    """Return the real path of /sbin, which is a link on most systems."""
     sbin = Path("/sbin").resolve()
     return str(sbin.relative_to("/"))
 

@@ -1,4 +1,6 @@
-"""The folder in which machines are written down: one private folder each, files whole or not at all."""
+"""The folder that describes machines: one private folder for each; files are written completely or not at
+all.
+"""
 
 from __future__ import annotations
 
@@ -25,9 +27,9 @@ MAX_HOSTNAME = 63
 
 @dataclass(frozen=True)
 class Record:
-    """A machine's specification, written before anything is made. Times are ISO 8601, sizes bytes.
+    """A machine's specification, written before anything is created. Times are ISO 8601, sizes bytes.
 
-    `due`: when it is to end, in seconds since this computer was started. No machine outlives that.
+    `due`: when the machine ends, in seconds since this computer was started. No machine outlives a restart.
     """
 
     id: str
@@ -50,14 +52,16 @@ class Record:
 
     @property
     def left(self) -> float:
-        """Seconds until it is to end: by the clock that nobody sets, which is that of `due`."""
+        """Return the seconds until the machine's end, by the clock of `due`, which nobody can set."""
         if self.due is None:
             return datetime.fromisoformat(self.deadline).timestamp() - time.time()
         return self.due - boottime()
 
     @property
     def age(self) -> float | None:
-        """Seconds since it was made, by the same clock; None where an earlier version did not note that."""
+        """Return the seconds since the machine was created, by the same clock; None for a machine of an
+        earlier version of orch.
+        """
         if self.due is None:
             return None
         label = str(self.labels.get(LABEL_LASTS, ""))
@@ -68,7 +72,7 @@ class Record:
 
 @dataclass(frozen=True)
 class Guest:
-    """The machine's first process as this computer numbers it, and where its sshd listens."""
+    """The machine's first process by this computer's number, and where its sshd listens."""
 
     pid: int
     start: str
@@ -79,12 +83,14 @@ class Guest:
 
 
 def boottime() -> float:
-    """Seconds since this computer was started."""
+    """Return the seconds since this computer was started."""
     return time.clock_gettime(getattr(time, "CLOCK_BOOTTIME", time.CLOCK_MONOTONIC))
 
 
 def state_home(environ: Mapping[str, str]) -> Path:
-    """Where we keep what outlives a command: ORCH_STATE_HOME, XDG_STATE_HOME/orch or ~/.local/state/orch."""
+    """Return the folder for what outlives a command: ORCH_STATE_HOME, XDG_STATE_HOME/orch or
+    ~/.local/state/orch.
+    """
     if environ.get("ORCH_STATE_HOME"):
         return Path(environ["ORCH_STATE_HOME"])
     if environ.get("XDG_STATE_HOME"):
@@ -93,12 +99,12 @@ def state_home(environ: Mapping[str, str]) -> Path:
 
 
 def machine_id(spec: MachineSpec) -> str:
-    """The same for the same id and attempt, always."""
+    """Return the machine's id, which is always the same for the same spec id and attempt."""
     return "m-" + hashlib.sha256(f"{spec.id}\0{spec.attempt}".encode()).hexdigest()[:12]
 
 
 def machine_name(spec: MachineSpec) -> str:
-    """A host name: letters, digits and dashes, at most 63."""
+    """Return a valid host name: letters, digits and dashes, at most 63."""
     tail = f"-{spec.attempt}"
     slug = re.sub(r"[^a-z0-9]+", "-", spec.id.lower()).strip("-") or "machine"
     return slug[: MAX_HOSTNAME - len(tail)].strip("-") + tail
@@ -116,7 +122,9 @@ class Folder:
 
     @property
     def mark(self) -> str:
-        """Names it in control groups and environments. Not the id alone: two state folders may hold that."""
+        """Return the machine's name in control groups and environments. Two state folders may hold the same
+        id, so the id alone is not enough.
+        """
         return f"{self.id}.{hashlib.sha256(str(self.path).encode()).hexdigest()[:8]}"
 
     @property
@@ -138,7 +146,9 @@ class Folder:
         write_json(self.path / "guest.json", asdict(guest))
 
     def host_key(self) -> str:
-        """The public host key, "type base64", from a folder that nobody else can have written to."""
+        """Return the public host key, "type base64". Raises ProviderError if other users could have written
+        it.
+        """
         self.require_private()
         return " ".join((self.path / "host_key.pub").read_text().split()[:2])
 
@@ -147,7 +157,7 @@ class Folder:
         if status.st_uid != os.geteuid() or status.st_mode & 0o077:
             raise ProviderError(
                 Fault.AUTH,
-                f"The folder {self.path} is open to other users, so the host key in it proves nothing.",
+                f"Other users can access the folder {self.path}, so the host key in it cannot be trusted.",
                 next_command=f"chmod 700 {shlex.quote(str(self.path))}",
             )
 
@@ -155,7 +165,8 @@ class Folder:
 class Owner:
     """The right to change one machine: a lock on its folder, held by its creator, then by its supervisor.
 
-    The kernel gives it back when the last holder dies, so a lock that is free means that nobody is at it.
+    The kernel releases it when the last holder dies, so a free lock means that no process manages the
+    machine.
     """
 
     def __init__(self, folder: Folder, fd: int) -> None:
@@ -167,7 +178,9 @@ class Owner:
 
 
 def claim(folder: Folder, *, make: bool = False, patience_s: float = 0.0) -> Owner | None:
-    """Take a machine's folder; None where another holds it for longer than `patience_s`, or it is gone."""
+    """Lock a machine's folder; None if another process holds it for longer than `patience_s`, or it
+    is gone.
+    """
     end = time.monotonic() + patience_s
     while True:
         if make:
@@ -192,14 +205,14 @@ def claim(folder: Folder, *, make: bool = False, patience_s: float = 0.0) -> Own
 
 
 def _still_there(folder: Folder, fd: int) -> bool:
-    """Whether the locked file is the one in the folder, which may have been removed meanwhile."""
+    """Return whether the folder still contains the locked file; it may have been removed meanwhile."""
     with suppress(FileNotFoundError):
         return os.path.samestat(os.fstat(fd), (folder.path / "lock").stat())
     return False
 
 
 def folders(machines: Path) -> Iterator[Folder]:
-    """Every machine's folder, half-removed ones left out."""
+    """Yield the folder of every machine, except partly removed ones."""
     if not machines.exists():
         return
     for path in sorted(machines.iterdir()):
@@ -208,7 +221,7 @@ def folders(machines: Path) -> Iterator[Folder]:
 
 
 def write_json(path: Path, value: Mapping[str, Any]) -> None:
-    """Whole or not at all, and on the disk when this returns."""
+    """Write a file completely or not at all; it is on the disk when this returns."""
     part = path.with_name(f".{path.name}.{secrets.token_hex(4)}")
     with open(part, "x", opener=lambda name, flags: os.open(name, flags, 0o600)) as file:
         json.dump(value, file, indent=1)
@@ -218,7 +231,7 @@ def write_json(path: Path, value: Mapping[str, Any]) -> None:
 
 
 def read_json(path: Path) -> dict[str, Any]:
-    """What the file holds; empty where there is none."""
+    """Return the content of the file; {} if there is none."""
     try:
         found: dict[str, Any] = json.loads(path.read_text())
     except FileNotFoundError:

@@ -1,7 +1,7 @@
-"""The process that outlives the command: makes one machine, waits for its end, removes what it was.
+"""The process that outlives the command: it creates one machine, waits for its end, and removes its remains.
 
-It owns the machine's folder by an inherited lock. Should it be killed, the machine goes on, keeps its
-deadline itself, and what it leaves is removed by the next `list` or `delete`.
+It owns the machine's folder by an inherited lock. If it is killed, the machine continues and keeps its own
+deadline, and the next `list` or `delete` removes its remains.
 """
 
 from __future__ import annotations
@@ -33,13 +33,13 @@ _PR_SET_CHILD_SUBREAPER = 36
 
 
 class Told(Exception):
-    """Somebody asked for the end of this machine."""
+    """Another process requested the end of this machine."""
 
 
 def main(arguments: list[str]) -> None:
-    """FOLDER LOCK_FD REPORT_FD"""
+    """Run the supervisor; the arguments are FOLDER LOCK_FD REPORT_FD."""
     if os.fork():
-        os._exit(0)  # so that the supervisor has no parent that would have to wait for it
+        os._exit(0)  # the supervisor must not be a child that somebody has to wait for
     os.umask(0o022)
     _default_signals()
     folder = Folder(Path(arguments[0]))
@@ -48,7 +48,7 @@ def main(arguments: list[str]) -> None:
         os.set_inheritable(fd, False)
 
     def report(error: str) -> None:
-        with suppress(BrokenPipeError):  # whoever asked for the machine may be gone
+        with suppress(BrokenPipeError):  # the process that requested the machine may be gone
             os.write(report_fd, json.dumps({"error": error}).encode())
         os.close(report_fd)
 
@@ -57,7 +57,7 @@ def main(arguments: list[str]) -> None:
     except Told:
         pass
     except Exception:
-        traceback.print_exc()  # into supervisor.log
+        traceback.print_exc()  # goes to supervisor.log
     finally:
         signal.signal(signal.SIGTERM, signal.SIG_IGN)
         _kill_children()
@@ -88,7 +88,7 @@ def _live(folder: Folder, report: Callable[[str], None]) -> None:
 
 
 def _wait(folder: Folder, record: Record, child: Child, wake: int) -> None:
-    """Until the machine has ended: by itself, at its deadline, or preempted."""
+    """Wait until the machine has ended: by itself, at its deadline, or preempted."""
     while True:
         if child.pid in _reaped():
             return
@@ -102,7 +102,7 @@ def _wait(folder: Folder, record: Record, child: Child, wake: int) -> None:
 
 
 def _reaped() -> set[int]:
-    """Children that have ended, adopted ones among them."""
+    """Return the children that have ended, including adopted ones."""
     found = set()
     try:
         while (pid := os.waitpid(-1, os.WNOHANG)[0]) != 0:
@@ -113,7 +113,9 @@ def _reaped() -> set[int]:
 
 
 def remove(folder: Folder) -> None:
-    """Until nothing is left of it: the kernel may need minutes to write back the disk of what was killed."""
+    """Remove the machine, repeatedly until nothing is left: the kernel may need minutes to write back the
+    disk of a killed one.
+    """
     end = time.monotonic() + _DESTROY_S
     while not destroy(folder) and time.monotonic() < end:
         time.sleep(1)
@@ -131,21 +133,23 @@ def _on_term(*_: object) -> None:
 
 
 def _default_signals() -> None:
-    """A command in the background ignores some: its machines' jobs must not inherit that."""
+    """Reset signals that a command in the background ignores, so that jobs on the machine do not inherit
+    that.
+    """
     signal.pthread_sigmask(signal.SIG_SETMASK, ())
     for number in (signal.SIGINT, signal.SIGQUIT, signal.SIGHUP, signal.SIGTERM):
         signal.signal(number, signal.SIG_DFL)
-    signal.signal(signal.SIGPIPE, signal.SIG_IGN)  # subprocess gives the machine's processes the default
+    signal.signal(signal.SIGPIPE, signal.SIG_IGN)  # subprocess restores the default in the machine
 
 
 def _adopt_orphans() -> None:
-    """Become the parent of processes that detached themselves, so that they can be found."""
+    """Become the parent of detached processes, so that they can be found."""
     if sys.platform.startswith("linux"):
         ctypes.CDLL(None).prctl(_PR_SET_CHILD_SUBREAPER, 1, 0, 0, 0)
 
 
 def _bind_to_cpus(folder: Folder, record: Record) -> None:
-    """Give this process, and so its machine, as many processors as it was sold: the least used ones."""
+    """Bind this process, and so its machine, to the requested number of processors, the least used ones."""
     if not hasattr(os, "sched_setaffinity"):
         return
     used = [

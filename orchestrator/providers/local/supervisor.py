@@ -1,4 +1,4 @@
-"""Start the supervisor of a machine, find it, and tell it when the machine ends. Its program: `supervise`."""
+"""Start and find the supervisor of a machine, and tell it when to end. Its program is `supervise`."""
 
 from __future__ import annotations
 
@@ -14,7 +14,7 @@ from orchestrator.providers.local.store import Folder, Owner, read_json, write_j
 from orchestrator.providers.local.tools import search_path
 
 DEADLINE_GRACE_S = 15.0
-"""The machine powers itself off at its deadline; a frozen one is ended so much later."""
+"""Seconds after its deadline at which a machine is killed that did not power itself off."""
 _START = (
     "import sys; sys.path.insert(0, sys.argv[1]);"
     "from orchestrator.providers.local.supervise import main; main(sys.argv[2:])"
@@ -22,9 +22,9 @@ _START = (
 
 
 def spawn(owner: Owner) -> str:
-    """Start the supervisor of a recorded machine, hand it the lock, and wait until the machine is built.
+    """Start the supervisor of a recorded machine, pass it the lock, and wait until the machine is ready.
 
-    Returns "" or the reason why it was not.
+    Returns "", or the reason if it failed.
     """
     reading, writing = os.pipe()
     root = str(Path(__file__).resolve().parents[3])
@@ -55,7 +55,7 @@ def supervisor_of(folder: Folder) -> processes.Process | None:
 
 
 def preempt_at(folder: Folder, when: float) -> None:
-    """Let the supervisor pull the plug at `when`, seconds since the epoch."""
+    """Have the supervisor kill the machine at `when`, in seconds since the epoch."""
     write_json(folder.path / "preempt.json", {"at": when})
     supervisor = supervisor_of(folder)
     if supervisor is not None:

@@ -47,16 +47,17 @@ _PACKAGES: dict[str, Mapping[str, str]] = {
     },
     "pacman": {"sshd": "openssh", "ip": "iproute2", "newuidmap": "shadow", "ssh-keygen": "openssh"},
 }
-"""Package of each program by package manager; the others come with util-linux."""
+"""The package that has each program, by package manager; the other programs belong to util-linux."""
 _INSTALL = {"apt-get": "install -y", "dnf": "install -y", "apk": "add", "pacman": "-S --noconfirm"}
 
 
 @dataclass(frozen=True)
 class Survey:
-    """`tier` is netns, userns, process, or none where not even an sshd is here.
+    """The kind of machine that this computer allows. `tier` is netns, userns, process, or none without an
+    sshd.
 
-    `limits`: clauses about a machine of this tier ("it"), beside one of a cloud; `missing`
-    names programs without which a better tier (or any) is out of reach; `fix` is a command, or "".
+    `limits`: clauses on how a machine of this tier ("it") differs from one of a cloud. `missing`: programs
+    that a better tier (or any) needs. `fix`: a command, or "".
     """
 
     tier: str
@@ -66,7 +67,7 @@ class Survey:
 
 
 def survey(environ: Mapping[str, str] | None = None, state: Path | None = None) -> Survey:
-    """Try what this computer allows where `state` is; takes about 50 ms, once.
+    """Determine what this computer allows where `state` is; takes about 50 ms, once.
 
     ORCH_LOCAL_TIER forces a tier, for tests.
     """
@@ -89,7 +90,7 @@ def current_hierarchies() -> Hierarchies:
 
 
 def disk_kind(folder: Path) -> str:
-    """Where a machine's files can lie: on a loop device of its own size, in a folder, or in memory."""
+    """Return where a machine's files can be: on a loop device of its own size, in a folder, or in memory."""
     if os.geteuid() == 0 and _loops_work() and find("mkfs.ext4"):
         return "loop"
     return "tmpfs" if _file_system(folder) == "overlay" else "folder"
@@ -97,7 +98,7 @@ def disk_kind(folder: Path) -> str:
 
 def _absent(tier: str) -> tuple[str, ...]:
     if (tier == "netns") != (os.geteuid() == 0) and tier != "process":
-        return ()  # no program would help: root has the better tier, and nobody else can have it
+        return ()  # no program would help: root has the better tier already, and nobody else can have it
     if tier != "process" and not sys.platform.startswith("linux"):
         return ()
     return tuple(name for name in _NEEDS[tier] if find(name) is None)
@@ -126,7 +127,7 @@ mount -t proc proc root
 
 @functools.cache
 def _unshares(tier: str) -> bool:
-    """Make the namespaces, an overlay and a link for a moment, and see."""
+    """Try to create the namespaces, an overlay and a link for a moment."""
     option = "" if tier == "netns" else ",userxattr"
     with tempfile.TemporaryDirectory() as folder:
         trial = subprocess.run(
@@ -154,7 +155,7 @@ def _loops_work() -> bool:
 
 
 def _file_system(folder: Path) -> str:
-    """The type of the file system that holds `folder`."""
+    """Return the type of the file system that holds `folder`."""
     best, kind = "", ""
     for line in Path("/proc/mounts").read_text().splitlines():
         where, found = line.split()[1:3]

@@ -1,4 +1,4 @@
-"""Programs of this computer by name, also those in folders that only root has on PATH."""
+"""Find programs of this computer by name, including those in folders that only root has on PATH."""
 
 from __future__ import annotations
 
@@ -22,15 +22,15 @@ def search_path() -> str:
 
 @functools.cache
 def find(name: str) -> str | None:
-    """Absolute path of a program, or None."""
+    """Return the absolute path of a program, or None."""
     return shutil.which(name, path=search_path())
 
 
 def tool(name: str) -> str:
-    """Absolute path of a program that survey() has found."""
+    """Return the absolute path of a program that survey() has found."""
     found = find(name)
     if found is None:
-        raise RuntimeError(f"the program {name} is not on this computer")
+        raise RuntimeError(f"the program {name} is not installed on this computer")
     return found
 
 

@@ -1,4 +1,4 @@
-"""What shared code knows of the machines on this computer."""
+"""The facts about machines on this computer for shared code."""
 
 from orchestrator.model.cloud_traits import CloudTraits
 from orchestrator.model.clouds import LOCAL

@@ -1,6 +1,6 @@
-"""Every permission that orch's calls to AWS and Google Cloud take: the one table.
+"""Every permission that orch's calls to AWS and Google Cloud need: the only table of them.
 
-The doctor asks for each, refusals name them, terraform/ grants them, and a test holds the table equal to the
+`orch doctor` checks each, refusals name them, terraform/ grants them, and a test compares the table with the
 calls in the code. Plain data: no cloud's library is loaded.
 """
 
@@ -35,22 +35,26 @@ TABLE: tuple[Permission, ...] = (*aws.PERMISSIONS, *gcp.PERMISSIONS)
 
 
 def of(cloud: str, *, needed: Use | None = None) -> tuple[Permission, ...]:
-    """The permissions of one cloud, for one use or for all, in the order in which they are first needed."""
+    """Return the permissions of one cloud, for one use or for all, in the order in which they are first
+    needed.
+    """
     return tuple(one for one in TABLE if one.cloud == cloud and (needed is None or needed in one.needed))
 
 
 def named(name: str) -> Permission:
-    """The permission of that name. KeyError: the table does not know it."""
+    """Return the permission with this name. Raises KeyError if the table does not have it."""
     return _BY_NAME[name]
 
 
 def taken_by(call: str) -> tuple[Permission, ...]:
-    """What a call takes, for instance `ec2.run_instances`; () for one that takes none, or is not ours."""
+    """Return the permissions that a call needs, for instance `ec2.run_instances`; () for a call that needs
+    none or that orch does not make.
+    """
     return tuple(one for one in TABLE if call in one.calls)
 
 
 def policy(permissions: Sequence[Permission]) -> dict[str, Any]:
-    """A policy document of AWS that allows these and no more; equal grants share a statement."""
+    """Return an AWS policy document that allows exactly these; equal grants share a statement."""
     actions: dict[Grant, list[str]] = {}
     for one in permissions:
         for grant in one.grants:

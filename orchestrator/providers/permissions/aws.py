@@ -9,7 +9,7 @@ from .kinds import OUR_NAMES, OUR_TAG, Grant, Permission, uses
 
 
 def _aws(name: str, why: str, needed: str, calls: str = "", **more: Any) -> Permission:
-    """`calls`: the operation of the same name where nothing is said."""
+    """Return a permission. `calls`: default: the operation with the same name."""
     service = name.partition(":")[0]
     return Permission("aws", name, why, uses(needed), tuple(calls.split()), service, **more)
 

@@ -13,7 +13,7 @@ IAP = "iap.googleapis.com"
 
 
 def _gcp(name: str, why: str, needed: str, calls: str = "", **more: Any) -> Permission:
-    """`calls` without their first word, compute, where it is that."""
+    """Return a permission. `calls`: without the leading "compute." where it applies."""
     whole = (
         call if call.startswith("cloudresourcemanager.") else f"compute.{call}" for call in calls.split()
     )
@@ -24,7 +24,7 @@ _OUR_MACHINES = (Grant((f"projects/{{project}}/zones/*/instances/{OUR_NAMES}*",)
 _OUR_DISKS = (Grant((f"projects/{{project}}/zones/*/disks/{OUR_NAMES}*",)),)
 _SUBNETWORKS = (Grant(("projects/{project}/regions/*/subnetworks/*",)),)
 IDENTITY = "the profile names an identity"
-"""terraform/ grants none of it: a machine has no identity unless a person who may give one says so."""
+"""terraform/ does not grant this: machines get no identity unless somebody who may grant one names it."""
 
 _OWN_IMAGE = "the profile names an image of a project that is not public"
 _OWN_IMAGES = (Grant(("projects/{project}/global/images/*",)),)

@@ -1,4 +1,4 @@
-"""What a permission is, and on what it is needed. Plain data."""
+"""A permission, and the resources on which it is needed. Plain data."""
 
 from __future__ import annotations
 
@@ -9,21 +9,20 @@ from typing import Literal, get_args
 
 Cloud = Literal["aws", "gcp"]
 Use = Literal["machines", "catalog", "doctor"]
-"""machines: plan, up, status, train, down; catalog: orch catalog refresh; doctor: orch doctor CLOUD alone."""
+"""machines: plan, up, status, train, down; catalog: orch catalog refresh; doctor: orch doctor CLOUD only."""
 
 OUR_TAG = "orch-machine"
-"""Of AWS: the tag that everything of ours carries from the call that makes it."""
+"""The AWS tag that the create call puts on everything that orch creates."""
 OUR_NAMES = "orch-"
-"""How the value of that tag begins, and on Google the name of every machine and disk of ours."""
+"""Prefix of that tag's value, and on Google of the name of every machine and disk that orch creates."""
 
 
 @dataclass(frozen=True)
 class Grant:
-    """On what a permission is needed, as narrow as a policy can say it.
+    """The resources on which a permission is needed, as narrow as a policy can express.
 
-    `resources`: AWS: ARN patterns; Google: resource names, {project} standing for the project, as IAM
-    conditions have them (`*`: the project as a whole; it cannot be narrowed). `conditions`: AWS only:
-    operator, key, value.
+    `resources`: AWS: ARN patterns; Google: resource names as in IAM conditions, {project} standing for the
+    project (`*`: the whole project; it cannot be narrowed). `conditions`: AWS only: operator, key, value.
     """
 
     resources: tuple[str, ...] = ("*",)
@@ -32,14 +31,14 @@ class Grant:
 
 @dataclass(frozen=True)
 class Permission:
-    """`needed`: for which of orch's uses. `calls`: the operations of the API that take it, as
-    `ec2.run_instances` (boto3) or `compute.instances.insert` (Google's id of the method).
+    """A permission that a call needs.
 
-    `when`: only then is it needed; "" for always. `setting`: the same as a variable of the environment and a
-    pattern of its value, where it is one. `free`: nobody can be refused it. `program`: of another program,
-    which orch starts with this word, are the calls.
-    `instead`: what orch does without it; "" where it can do nothing.
-    `api`: what must be enabled: Google's service; of AWS the endpoint's name.
+    `needed`: the uses of orch that need it. `calls`: operations of the API, such as `ec2.run_instances`
+    (boto3) or `compute.instances.insert` (Google's id of the method). `when`: a condition in words, "" for
+    always. `setting`: the same condition as an environment variable and a pattern of its value, if it can be
+    expressed so. `free`: it is always granted. `program`: the calls are made by another program, which orch
+    starts under this name. `instead`: what orch does without it; "" if it cannot work then. `api`: what must
+    be enabled: Google's service; for AWS the name of the endpoint.
     """
 
     cloud: Cloud
@@ -56,7 +55,7 @@ class Permission:
     instead: str = ""
 
     def applies(self, environ: Mapping[str, str]) -> bool:
-        """Whether the settings of this environment make it needed. True where no setting decides."""
+        """Return whether the settings of this environment make it needed. True if no setting decides."""
         if self.setting is None:
             return True
         variable, values = self.setting
@@ -71,7 +70,7 @@ class Api:
     why: str
     needed: frozenset[Use]
     calls: tuple[str, ...] = ()
-    """Calls that take the API to be enabled, and no permission."""
+    """Calls that need only the API, and no permission."""
 
 
 def uses(words: str) -> frozenset[Use]:

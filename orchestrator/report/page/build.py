@@ -18,7 +18,7 @@ _DAMAGED = (KeyError, TypeError, ValueError, AttributeError, IndexError, Arithme
 """What a record raises whose parts have other shapes than orch writes."""
 
 _WELL = (ExitReason.COMPLETED, ExitReason.RUNNING, ExitReason.OBSERVED, ExitReason.NOT_STARTED)
-"""Ends after which nobody looks for an error in the output first."""
+"""Ends after which the output needs no search for an error."""
 
 _RESUME = (
     ("checkpoint after step", "checkpoint_step"),

@@ -30,7 +30,7 @@ _ROWS = 12
 _LINES = 40
 _SPECIAL = re.compile(r"([\\`*_{}\[\]|~]|^[#+=>-]|^\d+(?=[.)]))")
 _LINKS = {"://": "&#58;//", "@": "&#64;", "www.": "www&#46;"}
-"""What a page of a forge would make a link or a mention of."""
+"""Text that GitHub and similar sites would turn into a link or a mention."""
 _FOLDED = frozenset(("stack", "results", "cost", "output"))
 
 

@@ -22,7 +22,7 @@ _OF_THE_CONNECTION = ("SSH_CLIENT", "SSH_CONNECTION", "SSH_TTY", "SSH_ORIGINAL_C
 _OF_ANOTHER_PYTHON = ("VIRTUAL_ENV", "VIRTUAL_ENV_PROMPT", "PYTHONHOME", "__PYVENV_LAUNCHER__")
 _PR_CAPBSET_DROP = 24
 _CAP_DAC_OVERRIDE = 1
-"""By which root writes to files whose mode forbids it."""
+"""The capability by which root writes to files whose mode forbids it."""
 _NOT_EXECUTABLE = 126
 _NOT_FOUND = 127
 _NO_NEW_PRIVILEGES = 38
@@ -68,7 +68,7 @@ def environment(
         if name not in dropped and not name.startswith("ORCH_")
     }
     found["PWD"] = cwd
-    found["PYTHONUNBUFFERED"] = "1"  # what is printed is seen at once, and is not lost when the job is killed
+    found["PYTHONUNBUFFERED"] = "1"  # output is visible at once, and not lost if the job is killed
     bin_ = os.path.dirname(spec["python"])
     if os.path.exists(os.path.join(os.path.dirname(bin_), "pyvenv.cfg")):
         found["VIRTUAL_ENV"] = os.path.dirname(bin_)
@@ -124,7 +124,7 @@ def launch(wanted: Command, log: str, oom_score: Optional[str]) -> Child:
     libc = ctypes.CDLL(None) if wanted.bound and sys.platform == "linux" and os.geteuid() == 0 else None
     output = os.open(log, os.O_WRONLY | os.O_CREAT | os.O_APPEND | os.O_CLOEXEC, 0o644)
     given = os.open(wanted.stdin or os.devnull, os.O_RDONLY | os.O_NONBLOCK | os.O_CLOEXEC)
-    os.set_blocking(given, True)  # opening a pipe waits for nobody, reading it does
+    os.set_blocking(given, True)  # opening the pipe does not block, but reading it must
     here, there = socket.socketpair()
     pid = os.fork()
     if pid == 0:
@@ -187,7 +187,7 @@ def _is_nowhere(wanted: Command) -> bool:
 
 
 DEADLINE_HERE = "/var/lib/orch/deadline"
-"""There where the machine itself keeps its deadline, as root, and its user might become root."""
+"""This file exists if the machine enforces its deadline as root, and its user might become root."""
 
 
 def _stay_unprivileged() -> None:

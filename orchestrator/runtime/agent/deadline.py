@@ -17,7 +17,7 @@ from ..processes import boot_id
 from ..rundir import read_json, write_json
 
 SAVE_S = 120.0
-"""Seconds before the deadline at which running jobs are asked to end, at most: to save, and to be fetched."""
+"""Maximum seconds before the deadline at which running jobs are asked to end: to save, and to be fetched."""
 
 _SAVE_SHARE = 0.25
 

@@ -14,7 +14,7 @@ from ..rundir import open_plain
 
 _TAIL = 1 << 16
 _ROOM = 1 << 20
-"""A file system with less free than this is full."""
+"""Bytes: a file system with less free space counts as full."""
 
 _FULL_WORDS = (b"No space left on device", b"ENOSPC", b"Disk quota exceeded")
 _KILLED_WORDS = (b"BrokenProcessPool", b"SIGKILL", b"exit code: -9", b"Killed", b"signal 9")
@@ -24,7 +24,7 @@ _DEVICE_FULL = re.compile(
     rb"(OOM when allocating|[Oo]ut of memory|[Ff]ailed to allocate)",
     re.DOTALL,
 )
-"""What TensorFlow, PyTorch, JAX and CUDA print; a quota of a service is RESOURCE_EXHAUSTED too."""
+"""Messages of TensorFlow, PyTorch, JAX and CUDA; RESOURCE_EXHAUSTED alone can also be a service's quota."""
 
 
 @dataclass(frozen=True)

@@ -1,4 +1,4 @@
-"""What a run wrote for TensorBoard, as far as whoever asks does not have it yet.
+"""What a run wrote for TensorBoard, without what the client has already.
 
 events BASE RUN    standard input: {"have": {path: bytes}}; prints {"files": [{"path", "at", "content"}],
                    "more"}: paths in the working folder, `content` in base64 from byte `at` on. `more`: this
@@ -20,14 +20,14 @@ from typing import Any, Dict, Iterator, List
 from ..rundir import RunDir, open_run
 
 MARK = "tfevents"
-"""What TensorBoard looks for in the name of a file."""
+"""The text that TensorBoard looks for in the names of files."""
 
 MOST_FILES = 1_000
 _MOST_SEEN = 100_000
-"""Names in a working folder, of which the rest is not looked at."""
+"""Maximum number of names in a working folder that are examined."""
 
 _MOST_BYTES = 4 << 20
-"""Of one answer."""
+"""Maximum bytes of one answer."""
 
 _READING = os.O_RDONLY | os.O_NOFOLLOW | os.O_NONBLOCK | os.O_CLOEXEC
 
@@ -40,7 +40,7 @@ def main(argv: List[str]) -> int:
 
 
 def grown(run: RunDir, have: Dict[str, int]) -> Dict[str, Any]:
-    """Return the answer that the module describes."""
+    """Return the answer, as described in the module."""
     files, room = [], _MOST_BYTES
     for path in _found(run.work):
         piece = _piece(os.path.join(run.work, path), have.get(path, 0), room + 1)

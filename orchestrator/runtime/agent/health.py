@@ -34,7 +34,9 @@ _GIB = 1 << 30
 _NO_NUMBER = re.compile(
     rb"(?:^|[^\w.])((?:\w{1,40}_)?loss)['\"]?\s{0,4}[:=]\s{0,4}([-+]?(?:nan|inf(?:inity)?))(?![\w.])", re.I
 )
-"""As Keras and most scripts print a loss: `loss: nan`, `val_loss=inf`, `"loss": NaN`."""
+"""A loss that is not a number, as Keras and most scripts print it: `loss: nan`, `val_loss=inf`, `"loss":
+NaN`.
+"""
 _STEPS = ("steps", "first_step")
 
 Stop = Tuple[str, str]
@@ -164,7 +166,7 @@ class Health:
         notices.say(text, self._run.log)
         try:
             write_json(os.path.join(self._run.root, "noticed.json"), {"noticed": self.noticed})
-        except OSError:  # a full disk: the end of the run tells it
+        except OSError:  # a full disk: the end of the run reports it
             pass
 
 

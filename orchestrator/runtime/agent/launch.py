@@ -40,7 +40,7 @@ def main(argv: List[str]) -> int:
         return int(arguments.act(arguments))
     except RunError as error:
         return _refuse(error.kind, error.message, error.by)
-    except OSError as error:  # a full disk, a folder that may not be written, …
+    except OSError as error:  # for example a full disk, or a folder without write permission
         where = f": {error.filename}" if error.filename else ""
         return _refuse("failed", f"The machine could not do it: {error.strerror}{where}.")
 
@@ -90,7 +90,7 @@ def _state(arguments: argparse.Namespace) -> int:
 def _outputs(arguments: argparse.Namespace) -> int:
     run = _existing(arguments)
     if rundir.state(run)["state"] == "running":
-        raise RunError("running", f"The run {run.run_id} still goes on: its outputs are not final.")
+        raise RunError("running", f"The run {run.run_id} is still active: its outputs are not final.")
     from ..transfer import outputs
 
     _print(outputs.left(run, arguments.again))
@@ -131,7 +131,7 @@ def _send(run: RunDir, offset: int) -> int:
     if length < offset:
         raise RunError(
             "truncated",
-            f"The output of {run.run_id} is {length} bytes long: there is no byte {offset} to go on from.",
+            f"The output of {run.run_id} is {length} bytes long, shorter than the requested offset {offset}.",
         )
     if length > offset:
         with open(rundir.open_plain(run.log), "rb", buffering=0) as log:
@@ -152,7 +152,7 @@ def _write_all(block: bytes) -> None:
 
 
 def _hung_up() -> bool:
-    """Whether the reader of our output is gone; without output, no write would show it."""
+    """Return whether the reader of the output is gone; a silent job would not notice this by writing."""
     poll = select.poll()
     poll.register(1, 0)
     return bool(poll.poll(0))

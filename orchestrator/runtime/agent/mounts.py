@@ -1,8 +1,8 @@
-"""Notice the mounts that a job makes: it reads what is mounted over its data in their place.
+"""Notice the mounts that a job makes: a mount over its data changes what it reads.
 
 A seccomp filter reports each of these system calls to the supervisor and then lets it continue. Neither a
-mount namespace of the job nor an unmount before its end hides one. Only Linux has mounts that an unprivileged
-program can make.
+mount namespace of the job nor an unmount before its end hides one. Only on Linux can an unprivileged program
+mount.
 """
 
 # Close to the kernel: numbers, structures and descriptors need os calls, not pathlib.
@@ -23,7 +23,7 @@ from typing import Any, Dict, List, NamedTuple, Optional, Tuple
 from ..rundir import RunDir, write_json
 
 _MOST = 10
-"""Mounts that are named; one is enough to know that the data are not all that could be read."""
+"""Maximum number of reported mounts; one is enough to know that the run may have read other data."""
 
 _LOAD, _EQUAL, _RETURN = 0x20, 0x15, 0x06
 _ALLOW, _TELL = 0x7FFF0000, 0x7FC00000
@@ -52,7 +52,7 @@ _CALLS: Dict[int, Dict[int, _Call]] = {
     0xC00000B7: {40: _MOUNT, 39: _UNMOUNT, 41: _PIVOT, 51: _CHROOT, 268: _SETNS, 429: _MOVE},
     0x40000028: {21: _MOUNT, 52: _UNMOUNT, 218: _PIVOT, 61: _CHROOT, 375: _SETNS, 429: _MOVE},
 }
-"""By architecture (x86-64, i386, ARM in 64 and 32 bits): the number of a system call -> what it is."""
+"""By architecture (x86-64, i386, ARM with 64 and 32 bits): system calls by their numbers."""
 _CALLS[0xC000003E].update({0x40000000 | number: call for number, call in _CALLS[0xC000003E].items()})
 
 _SECCOMP = {"x86_64": 317, "aarch64": 277}
@@ -156,7 +156,7 @@ class Mounts:
             self._seen.append(mount)
             try:
                 self._write()
-            except OSError:  # a full disk; one more is noted with the next
+            except OSError:  # a full disk; it is written together with the next one
                 pass
 
     def _write(self) -> None:

@@ -20,11 +20,11 @@ from typing import Any, Dict, Optional
 from ..rundir import read_json, write_json
 
 EVERY = {"aws": 5.0, "gcp": 1.0}
-"""Seconds between two looks, by cloud: AWS asks for five; Google's warning is shorter."""
+"""Seconds between two requests, by cloud: AWS recommends five; Google's warning comes later."""
 
 CLOUDS = tuple(EVERY)
 GOOGLE_S = 30.0
-"""How long after its announcement Google ends a machine, at best, in seconds."""
+"""Minimum seconds between Google's announcement and the end of the machine."""
 
 _SERVICE = "http://169.254.169.254"
 _TIMEOUT = 1.0
@@ -103,7 +103,7 @@ class Listener:
         try:
             return self._answer(f"/latest/meta-data/{path}", {"X-aws-ec2-metadata-token": self._token or ""})
         except HTTPError as error:
-            if error.code == 401:  # the token is too old: the next look gets another
+            if error.code == 401:  # the token has expired: the next request gets another
                 self._token = None
             raise
 
@@ -158,7 +158,7 @@ def note(notice: Notice, log: str, trace: str) -> None:
 
 
 def say(text: str, log: str) -> None:
-    """Add a line by orch to the run's output, for whoever follows it."""
+    """Add a line of orch to the run's output."""
     _append(log, f"\norch: {text}\n")
 
 

@@ -41,11 +41,11 @@ _FIELDS: Dict[str, Any] = {
     "grant": {},
     "serves": "",
 }
-"""Of a spec, with what they are when left out."""
+"""The fields of a spec, with their defaults."""
 
 
 _OF_THE_CALL = ("awaited", "checkpoints", "restored", "grant")
-"""Of a spec, what does not make it another job."""
+"""Fields of a spec that may differ in a repeated call for the same job."""
 
 
 def run_of(base: str, text: str) -> Tuple[RunDir, Dict[str, Any]]:
@@ -79,7 +79,7 @@ def start(run: RunDir, spec: Dict[str, Any]) -> Dict[str, Any]:
             _agree(run, spec)
             return rundir.state(run)
         time.sleep(_POLL)
-    raise RunError("failed", f"The run {run.run_id} has been about to start for {_PATIENCE:.0f} s.")
+    raise RunError("failed", f"The run {run.run_id} did not start within {_PATIENCE:.0f} s.")
 
 
 def _begin(run: RunDir, spec: Dict[str, Any], lock: int) -> None:
@@ -89,11 +89,11 @@ def _begin(run: RunDir, spec: Dict[str, Any], lock: int) -> None:
             stage(run, spec["trees"], spec["restored"])
         wanted = command(run, spec, os.environ)
         if not os.path.isdir(wanted.cwd):
-            raise RunError("stage", f"The working folder {spec['cwd']!r} does not exist in what was synced.")
+            raise RunError("stage", f"The working folder {spec['cwd']!r} does not exist in the synced files.")
         if spec["observe_steps"] > 0:
             os.makedirs(run.observe, exist_ok=True)
     except OSError as error:
-        raise RunError("stage", f"The run's folder could not be laid out: {error}.") from error
+        raise RunError("stage", f"The run's folder could not be created: {error}.") from error
     _detach(run, wanted, spec, lock)
 
 
@@ -142,7 +142,7 @@ def _in_the_background(run: RunDir, wanted: Command, spec: Dict[str, Any], lock:
         supervise(run, wanted, ready, float(spec["stall"]), spec["on_nan"] == "stop")
         status = 0
     except BaseException:
-        traceback.print_exc()  # into supervisor.log: the run will be found lost, and this says why
+        traceback.print_exc()  # goes to supervisor.log, which explains why the run was lost
     finally:
         os._exit(status)
 
@@ -186,7 +186,7 @@ def _close_all_but(*kept: int) -> None:
         if int(name) not in kept:
             try:
                 os.close(int(name))
-            except OSError:  # the one that listed them
+            except OSError:  # the descriptor that was used to list the others
                 continue
 
 
@@ -222,5 +222,5 @@ def _agree(run: RunDir, spec: Dict[str, Any]) -> None:
         fields[fields.index("env")] = f"env ({', '.join(names)})"
     raise RunError(
         "conflict",
-        f"There is a run {run.run_id} already, and it is not this job: {', '.join(fields)} differ.",
+        f"The run id {run.run_id} belongs to another job: {', '.join(fields)} differ.",
     )

@@ -41,7 +41,7 @@ def _failure(path: str) -> Optional[str]:
         return _sentence(told)
     if told["state"] == "done" or _is_held(os.path.join(os.path.dirname(path), "lock")):
         return None
-    again = read_json(path) or told  # it may have come to its end between the two looks
+    again = read_json(path) or told  # it may have ended between the two reads
     return (
         None if again["state"] == "done" else "The process that fetches its data ended before all had come."
     )

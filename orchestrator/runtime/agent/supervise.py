@@ -28,7 +28,7 @@ from . import deadline, ending, health, mounts, notices
 from .command import Child, Command, launch
 
 _TO_FETCH = 30.0
-"""Seconds that are kept, at most, of a machine's last ones for fetching what the job has saved."""
+"""Maximum seconds before the machine's end that are reserved for fetching what the job has saved."""
 
 _LEFTOVER_GRACE = 2.0
 _MOST_NOTICED = 10
@@ -209,7 +209,7 @@ class Supervision:
             said["detail"] += f" Processes that it left behind had to be ended: {left}."
         try:
             outputs.write(self._run)
-        except OSError:  # no room for the list: `outputs` finds them again when asked
+        except OSError:  # no space for the list: `outputs` creates it when requested
             pass
         self._reserve.write(
             {
@@ -286,7 +286,7 @@ def supervise(
 def _tell(ready: int, text: str) -> None:
     try:
         os.write(ready, text.encode())
-    except BrokenPipeError:  # the one that asked was killed meanwhile; the run goes on
+    except BrokenPipeError:  # the caller was killed meanwhile; the run continues
         pass
     finally:
         os.close(ready)

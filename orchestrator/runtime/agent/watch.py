@@ -35,7 +35,7 @@ from . import deadline, notices
 
 _TICK = 1.0
 _AGAIN = 30.0
-"""Seconds after which the command is given once more, if the machine is still there."""
+"""Seconds after which the command is repeated if the machine still exists."""
 
 
 @dataclass(frozen=True)
@@ -76,11 +76,11 @@ def watch(base: str, orders: Orders) -> int:
         if known is not None and processes.alive(known["pid"], known["start"]):
             if known.get("program") == _program():
                 return int(known["pid"])
-            processes.signal_all([known["pid"]], signal.SIGKILL)  # of a release that reads other orders
+            processes.signal_all([known["pid"]], signal.SIGKILL)  # of a version with other orders
         else:
             _detach(base)
         time.sleep(0.02)
-    raise SystemExit("The watcher did not come up.")
+    raise SystemExit("The watcher did not start.")
 
 
 def _program() -> str:
@@ -104,7 +104,7 @@ class Idleness:
         return self._clock() - self._since
 
     def used(self) -> None:
-        """Start counting again, after a use that leaves no mark."""
+        """Start counting again, after a use that changes no file."""
         self._since = self._clock()
 
 
@@ -127,7 +127,7 @@ def _watch(base: str) -> None:
         if deadline.saving(base):
             ears.announce(notices.of_deadline(deadline.left(base) or 0.0))
         why = due(base, orders, idleness.seconds())
-        if why == "idle" and processes.naming(base):  # an installation, an upload, a program of the user's
+        if why == "idle" and processes.naming(base):  # such as an installation or a program of the user
             idleness.used()
         elif why is not None:
             print(f"{time.time():.0f} {why}: {' '.join(orders.command)}", file=sys.stderr, flush=True)
@@ -166,7 +166,9 @@ class NoticeListener:
 
 
 def _kind(notice: notices.Notice) -> bool:
-    """Whether a notice is the end itself or a risk; of each kind only the first one counts."""
+    """Return whether a notice is the end itself rather than a risk; of each kind only the first one
+    counts.
+    """
     return notice.ends_at is not None
 
 

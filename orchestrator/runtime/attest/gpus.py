@@ -26,7 +26,7 @@ _LISTING = {
     "torch": "import torch\nfound = range(torch.cuda.device_count() if torch.cuda.is_available() else 0)",
 }
 _LIBRARIES = ("cudart", "nvJitLink", "cublasLt", "cublas", "cusparse", "cusolver", "cufft", "curand", "cudnn")
-"""Of all that the wheels bring, what every framework loads; others need what a machine may well lack."""
+"""The CUDA libraries of the wheels that every framework loads; others need what a machine may lack."""
 
 _GRAVE = re.compile(r"^[WEF]\d{4} |Error\b|Warning\b")
 """TensorFlow's and JAX's own levels (absl), and Python's."""
@@ -177,7 +177,7 @@ def _load(paths: List[str]) -> None:
         paths = list(failed)
 
 
-if __name__ == "__main__":  # a library that crashes as it is loaded takes only this process along
+if __name__ == "__main__":  # if a library crashes the process that loads it, only this one ends
     if sys.argv[1] == "driver":
         _start_driver()
     else:

@@ -153,7 +153,7 @@ def _place(package: Package, line: Line) -> str:
 
 
 def _verify(packages: Sequence[Package]) -> Dict[str, List[str]]:
-    from concurrent.futures import ThreadPoolExecutor  # late: mostly nothing is to be read again
+    from concurrent.futures import ThreadPoolExecutor  # imported late, because usually no file is read again
 
     found = {}
     with ThreadPoolExecutor(_WORKERS) as pool:
@@ -196,10 +196,10 @@ def _write_cache(path: str, seen: Dict[str, str]) -> None:
             json.dump(seen, stream)
         os.replace(name, path)
     except OSError:
-        pass  # a cache: the next time reads the files again
+        pass  # only a cache: the next call reads the files again
 
 
-# ---------------------------------------------------------------- what belongs to nobody
+# ---------------------------------------------------------------- files that belong to no package
 
 _EXPECTED_STRAYS = re.compile(
     r"(_virtualenv|distutils-precedence|.*\.virtualenv|README.*|~.*|.*\.egg-info|.*\.pyc)(\..*)?"

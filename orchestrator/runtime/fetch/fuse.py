@@ -135,7 +135,7 @@ class FileSystem:
         with self._lock:
             if not self._come[number]:
                 if self._failed:
-                    raise OSError(errno.EIO, "it will not come")
+                    raise OSError(errno.EIO, "the object cannot be fetched")
                 self._waiting.setdefault(number, []).append(_Waiting(unique, node))
                 self._wanted(number)
                 return None
@@ -194,12 +194,12 @@ class FileSystem:
             return None
         if code in _SILENT:
             return None
-        raise OSError(errno.EROFS if code in _CHANGING else errno.ENOSYS, "not in this file system")
+        raise OSError(errno.EROFS if code in _CHANGING else errno.ENOSYS, "not supported by this file system")
 
     def _begun(self, body: memoryview) -> bytes:
         _, minor, ahead, flags = struct.unpack_from("<4I", body)
         if minor < _MINOR:
-            raise OSError(errno.EPROTO, "an older kernel")
+            raise OSError(errno.EPROTO, "the kernel is too old")
         ours = flags & (_ASYNC_READ | _PARALLEL_DIROPS | _MAX_PAGES)
         return _INIT.pack(_MAJOR, _MINOR, ahead, ours, 64, 48, _WRITE, 1, _PAGES, 0, 0)
 

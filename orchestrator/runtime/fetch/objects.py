@@ -102,7 +102,7 @@ class Fetch:
         full = [row._replace(digest=hash_of.get(row.path, "")) for row in rows]
         have, known = apply.look(self._place, self._known)
         if digest(have) != digest(full):
-            raise Refused("differs", "What lies here is not what was fetched.", path="")
+            raise Refused("differs", "The files here differ from what was fetched.", path="")
         record.record(self._place, full, tree.settled(known, self._known, time.time_ns()))
         shutil.rmtree(f"{self._place}.part", ignore_errors=True)
         hashes = [self._hashes[number] for number in range(len(self._wanted))]
@@ -202,7 +202,7 @@ class Fetch:
     def _ask_links(self, numbers: List[int]) -> None:
         answer = self._client.links(numbers)
         if len(answer) != len(numbers):
-            raise Broken("there is not a link for every object")
+            raise Broken("the number of links is not that of the objects")
         for number, (url, headers) in zip(numbers, answer):  # noqa: B905  (`strict` came after 3.9)
             self._links[number] = Link(url, headers)
 

@@ -290,7 +290,7 @@ class _Asked(Client):
         self._say({"links": numbers})
         found = receive(self._read)["links"]
         if len(found) != len(numbers):
-            raise Broken("there is not a link for every object")
+            raise Broken("the number of links is not that of the objects")
         return list(found)
 
     def all_links(self, numbers: List[int]) -> Dict[int, Any]:

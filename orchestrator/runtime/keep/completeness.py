@@ -1,4 +1,4 @@
-"""Whether files of checkpoints are whole: what each format and each writer leaves when it is done.
+"""Whether files of checkpoints are complete: what each format and each writer leaves at the end of a save.
 
 A set of files is a checkpoint only together, so the sets that known writers make are judged as sets:
 
@@ -27,7 +27,7 @@ from ..rundir import open_plain
 
 _HEADER_MOST = 100 << 20
 _ZIP_TAIL = 66_000
-"""The record at the end of a zip file, with the longest comment."""
+"""Maximum bytes of the record at the end of a zip file, including the longest comment."""
 
 _PICKLE, _PROTOCOLS = 0x80, range(2, 6)
 """A pickle begins with PROTO and its version, and ends with STOP, "." (Python, Lib/pickletools.py)."""
@@ -47,7 +47,7 @@ Stamp = Tuple[int, int, int, int]
 
 
 def grows(path: str) -> bool:
-    """Whether a file of this name is one that a program appends to for as long as it runs."""
+    """Whether a program appends to a file of this name for as long as it runs, as to a log."""
     return _GROWS.fullmatch(os.path.basename(path)) is not None
 
 
@@ -213,7 +213,7 @@ def _named_by_state(top: str, path: str, names: "set[str]") -> Iterator[str]:
         return
     state = _STATE.search(text)
     if state is None:
-        return  # another program's file of that name
+        return  # a file of that name that another program wrote
     named = os.path.join(os.path.dirname(path), os.path.basename(state["path"]))
     if f"{named}.index" not in names:
         yield path

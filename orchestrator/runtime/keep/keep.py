@@ -1,4 +1,4 @@
-"""Keep copies of a run's checkpoints for as long as it goes on, in a process of its own.
+"""Copy a run's checkpoints while it runs, in a process of its own.
 
 checkpoints BASE RUN    prints {"snapshots": [{"seq", "taken_at", "files"}], "hindrance"}, the newest last;
                         of a run that has ended, once its last copy is taken. `hindrance`: {"kind", "path",
@@ -24,14 +24,14 @@ from .snapshot import Hindrance, Keeper, hold, manifest, numbers
 
 _POLL_S = 1.0
 _QUICK_S = 0.2
-"""Between two looks once the machine's end is announced, and between two for the end of the run."""
+"""Seconds between two checks when the machine's end is announced, and between two for the end of the run."""
 _PATIENCE_S = 10.0
 _SHARE = 10.0
-"""At most one part in ten of the time is spent on looking and copying."""
+"""Checking and copying take at most this fraction of the time: one part in ten."""
 _TELL_S = 30.0
-"""How long a copy is due before what hinders it is told."""
+"""Seconds for which a copy must be due before its hindrance is reported."""
 _LAST_S = 30.0
-"""For the last copy, after the run has ended."""
+"""Maximum seconds for the last copy, after the run has ended."""
 _FIRST_KILLED = "500"
 _KILLED_IN_SHELL = 128 + signal.SIGKILL
 
@@ -49,7 +49,7 @@ def main(argv: List[str]) -> int:
 
 
 def claim(run: RunDir) -> int:
-    """Return a descriptor that, while it or a copy of it is open, says that more copies may come."""
+    """Return a descriptor: while it or a duplicate of it is open, more copies may come."""
     descriptor = os.open(_claim(run), os.O_RDWR | os.O_CREAT, 0o600)
     fcntl.flock(descriptor, fcntl.LOCK_EX)
     return descriptor
@@ -61,7 +61,7 @@ def keep(run: RunDir, spec: Dict[str, Any]) -> None:
     If the run is ended because its loss is not finite, nothing more is copied: only earlier copies are
     useful.
     """
-    signal.signal(signal.SIGTERM, signal.SIG_IGN)  # the machine goes down: the last save is wanted most
+    signal.signal(signal.SIGTERM, signal.SIG_IGN)  # at a shutdown, the last save is the most important one
     signal.signal(signal.SIGINT, signal.SIG_IGN)
     os.nice(5)
     set_oom_score(_FIRST_KILLED)
@@ -79,7 +79,7 @@ def keep(run: RunDir, spec: Dict[str, Any]) -> None:
 
 
 def _lost_its_loss(run: RunDir, spec: Dict[str, Any]) -> bool:
-    """Whether the run is ended because its loss is not finite. The supervisor notes it before the job can
+    """Whether the run is ended because its loss is not finite. The supervisor records it before the job can
     save again.
     """
     if spec.get("on_nan") != "stop":
@@ -154,7 +154,7 @@ class _Told:
                 os.unlink(self._path)
             else:
                 write_json(self._path, {**said._asdict(), "since": self._since})
-        except OSError:  # a full disk: it is told at the next change
+        except OSError:  # a full disk: it is written at the next change
             self._said = None
 
 

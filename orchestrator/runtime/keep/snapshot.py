@@ -26,23 +26,23 @@ from .writers import written_now
 FOLDER = "checkpoints"
 MANIFEST = "manifest.json"
 KEPT = 2
-"""Copies on the machine: the newest, and the one before, which may be on its way."""
+"""Number of copies on the machine: the newest, and the one before, which may be being uploaded."""
 MOST_FILES = 10_000
 _SETTLED_S = 0.5
 _CLOCK_REALTIME_COARSE = 5
-"""The kernel's clock for times of files. It stands still for a while: two writes can leave one time."""
+"""The kernel's clock for the times of files. It advances in steps, so two writes can have the same time."""
 HOLDERS = ("client", "upload")
 _HELD_S = 7200.0
-"""Seconds that a fetch may take at most until its copy may be removed."""
+"""Maximum seconds of a fetch; after that its copy may be removed."""
 _ROOM = 256 << 20
-"""Bytes that a copy leaves free on the disk."""
+"""Bytes that must stay free on the disk after a copy."""
 _FICLONE = 0x40049409
 _BLOCK = 1 << 20
 _SEQ = re.compile(r"\d{6}")
 
 
 class Found(NamedTuple):
-    """The files of a run's checkpoints now, relative to its working folder. `many`: more than are copied."""
+    """The current files of a run's checkpoints, relative to its working folder. `many`: too many to copy."""
 
     files: Dict[str, Stamp]
     devices: Dict[str, int]
@@ -108,15 +108,15 @@ class Keeper:
         if held is not None:
             return Hindrance("open", held)
         path = unfinished(self._run.work, found.files)
-        if path is None and self._killed():  # asked after the look at open files, which a kill closes
+        if path is None and self._killed():  # checked after the open files, because a kill closes them
             path = self._doubtful(found)
         if path is not None:
             return Hindrance("incomplete", path)
         return None if self._is_room(found) else Hindrance("room", "")
 
     def _doubtful(self, found: Found) -> Optional[str]:
-        """Return a file that was not copied while the job lived, and that could be incomplete without a sign
-        of it.
+        """Return a file that was not copied while the job lived, and that could be incomplete without showing
+        it.
         """
         for name, stamp in found.files.items():
             known = name in self._last and self._last[name].stamp == stamp
@@ -125,7 +125,7 @@ class Keeper:
         return None
 
     def _passed_a_tick(self, found: Found) -> bool:
-        """Whether a write from now on would get a later time than those that were found."""
+        """Whether a write from now on would get a later time than the files in `found`."""
         tick = _tick()
         if _is_older(found, tick):
             return True

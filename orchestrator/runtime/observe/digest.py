@@ -94,7 +94,7 @@ def _row(arrays: Sequence[Any], index: int) -> bytes:
 
 
 def flatten(structure: Any) -> List[Tuple[str, Any]]:
-    """Yield (path, leaf) of nested dicts, lists and tuples, dict keys sorted; a single leaf has path ""."""
+    """Return (path, leaf) of nested dicts, lists and tuples, dict keys sorted; a single leaf has path ""."""
     if isinstance(structure, dict):
         children = [(str(key), structure[key]) for key in sorted(structure, key=str)]
     elif isinstance(structure, (list, tuple)):

@@ -250,7 +250,9 @@ class Files:
 
 
 def _kept(path: str, known: List[Root]) -> Dict[str, Any]:
-    """Whether a library stores the file, or downloaded it as data."""
+    """Return `cache`: whether a library stores the file for itself; and `fetched`, if it downloaded it as
+    data.
+    """
     fetched = fetched_from(path)
     return {"cache": library_cache(path, known), **({"fetched": fetched} if fetched else {})}
 

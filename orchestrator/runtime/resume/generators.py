@@ -10,10 +10,10 @@ from pathlib import Path
 from typing import Any, List, Optional
 
 _made: List[Any] = []
-"""What numpy.random.default_rng has made, in the order of the program."""
+"""The generators that numpy.random.default_rng created, in the program's order."""
 
 _instances: List["weakref.ref[random.Random]"] = []
-"""Objects of random.Random, in the order of the program, those that are gone among them."""
+"""The random.Random objects, in the program's order, including those that no longer exist."""
 
 _MOST_INSTANCES = 10_000
 

@@ -10,7 +10,7 @@ import re
 from typing import Dict, Iterator, Sequence, Tuple
 
 MOST = 5000
-"""Files looked at; a folder of more is not looked through to its end."""
+"""Maximum number of files that are examined in a folder."""
 
 _SUFFIXES = (
     ".keras", ".h5", ".hdf5", ".npz", ".npy", ".pkl", ".pickle", ".joblib", ".ckpt", ".pt", ".pth",

@@ -3,10 +3,10 @@
 ORCH_RESUME is a JSON object:
     root         the working folder of the copy
     log          a file; one JSON object a line: what was seen
-    folders      what --checkpoints names, below root; empty: what is called like a checkpoint
+    folders      what --checkpoints names, below root; empty: files with a typical name of a checkpoint
     kill         {"checkpoint": n}: kill this process when the step after the n-th checkpoint is complete;
                  {"cycle": name, "write": n}: when it is about to write that file for the n-th time
-    states       a file for the generators' states, written as the last checkpoint before the kill is begun
+    states       a file for the generators' states, written when the last checkpoint before the kill begins
     generators   python, numpy or made: put back when the checkpoint is first read
     callbacks    [{name: value}, …]: attributes that Keras callbacks are given before the first epoch
 """
@@ -31,7 +31,7 @@ from .names import cycle_of, files_of, is_checkpoint
 
 _WRITING = os.O_WRONLY | os.O_RDWR | os.O_CREAT
 _KEPT = ("wait", "best", "cooldown_counter", "epochs_since_last_save")
-"""What callbacks of Keras count from one epoch to the next."""
+"""Counters that Keras callbacks keep from one epoch to the next."""
 
 _ABSENT = object()
 
@@ -87,7 +87,7 @@ class Watch:
     # ------------------------------------------------------------ files that Python opens
 
     def audit(self, event: str, arguments: Any) -> None:
-        """The audit hook: checkpoints that Python itself reads and writes."""
+        """Handle an audit event: note the checkpoints that Python itself reads and writes."""
         if event not in ("open", "os.rename") or getattr(self._inside, "busy", False):
             return
         if os.getpid() != self._pid:
@@ -176,7 +176,7 @@ class Watch:
 
 
 def _counts(callback: Any) -> Dict[str, str]:
-    """Return a number as text, because JSON has no infinity."""
+    """Return the counters of a callback as text, because JSON has no infinity."""
     found: Dict[str, str] = {}
     for name in _KEPT:
         value: Any = getattr(callback, name, _ABSENT)

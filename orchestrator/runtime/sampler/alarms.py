@@ -12,16 +12,16 @@ WINDOW = 30.0
 """Seconds that a shortage must last."""
 
 SWAP_RATE = 1e6
-"""Bytes a second in or out, while some of the job itself is swapped out."""
+"""Bytes per second swapped in or out, while a part of the job itself is swapped out."""
 
 MEMORY_NEARLY_FULL = 0.95
 STOLEN = 0.1
-"""Share of the job's cores that the machine below, or a quota, kept for itself."""
+"""Share of the job's cores that the host of the machine, or a quota, withholds."""
 
 GPU_IDLE = 0.3
 GPU_WINDOW = 120.0
 GPU_USED = 256 << 20
-"""Bytes on a GPU that show that the job means to use it."""
+"""Bytes on a GPU from which the job counts as using it."""
 
 DISK_NEAR_CAP = 0.9
 _MIB = 1 << 20
@@ -34,7 +34,7 @@ Alarm = Tuple[str, str]
 
 
 class Alarms:
-    """Fed with the samples of one run, in order."""
+    """The warnings of one run; it receives the run's samples in order."""
 
     def __init__(self, header: Line) -> None:
         self._header = header
@@ -59,7 +59,7 @@ class Alarms:
 
 
 class Span(NamedTuple):
-    """Samples of some time: rates are between the first and the last."""
+    """Consecutive samples; rates are between the first and the last."""
 
     lines: List[Line]
     seconds: float
@@ -203,7 +203,7 @@ _RULES: List[Tuple[str, Callable[[Line, Span], Optional[str]], float]] = [
     ("gpu held down", _gpu_held_down, WINDOW),
     ("disk", _disk_at_its_cap, WINDOW),
 ]
-"""Kind, rule, and the seconds that it looks back."""
+"""(kind, rule, seconds of samples that the rule needs)"""
 
 
 def _of_cores(cores: float) -> str:

@@ -17,8 +17,8 @@ class Machine:
     """Cores, swap and pressure since the job began, as visible to the job."""
 
     def __init__(self, group: Sequence[str] = ()) -> None:
-        """`group`: folders of the job's control groups, own first; their pressure is preferred to the
-        machine's.
+        """Start counting. `group`: folders of the job's control groups, own first; their pressure is
+        preferred to the machine's.
         """
         self._group = tuple(group[:1])
         self._cores = _allowed()

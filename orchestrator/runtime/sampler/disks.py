@@ -13,7 +13,7 @@ from ..processes import read
 
 _SECTOR = 512
 _MOST = 4
-"""Disks that a sample tells of: those that moved most."""
+"""Maximum number of disks in a sample: the most active ones."""
 
 _SYNTHETIC = ("loop", "ram", "zram", "fd", "sr", "nbd")
 _GIB = 1 << 30
@@ -41,7 +41,7 @@ class Disks:
     """Every whole disk of the machine, since the job began. Devices on top of a disk are not counted."""
 
     def __init__(self, group: Sequence[str] = ()) -> None:
-        """`group`: folders of the job's control groups for input and output, own first."""
+        """Start counting. `group`: folders of the job's control groups for input and output, own first."""
         self._began = _whole(diskstats(read("/proc/diskstats") or ""))
         self._caps = caps(group)
 

@@ -28,8 +28,9 @@ class GpuMeter:
         return self._smi.pids if self._smi else set()
 
     def read(self) -> Optional[List[Dict[str, Any]]]:
-        """Per GPU: utilisation and memory utilisation (0..1), memory in bytes; by the library also power
-        (W), temperature (°C) and the reasons of throttling. None where there is no GPU."""
+        """Return for each GPU: utilisation and memory utilisation (0..1), memory in bytes; from the library
+        also power (W), temperature (°C) and the reasons for throttling. None without a GPU.
+        """
         if self._nvml:
             return self._nvml.read() or None
         return self._smi.read() if self._smi else None
@@ -62,9 +63,8 @@ class _Printing:
         return {self._process.pid} if self._process else set()
 
     def read(self) -> Optional[List[Dict[str, Any]]]:
-        """Per GPU: utilisation and memory utilisation (0..1, the mean since the last call), memory in bytes.
-
-        None where there is no GPU; what was last known where nothing new was printed.
+        """Return for each GPU: utilisation and memory utilisation (0..1, the mean since the last call),
+        memory in bytes. None without a GPU; the last known facts if nothing new was printed.
         """
         if self._process is None or self._process.stdout is None:
             return None

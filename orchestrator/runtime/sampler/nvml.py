@@ -22,7 +22,7 @@ THROTTLES = {
     0x80: "power brake",
     0x100: "display clocks",
 }
-"""nvmlClocksThrottleReason…; 0x1 (idle) is no throttling."""
+"""nvmlClocksThrottleReason…; 0x1 (idle) is not throttling."""
 
 
 class _Utilisation(ctypes.Structure):
@@ -43,7 +43,7 @@ class Nvml:
     def __init__(self, library: str = LIBRARY) -> None:
         self._library = ctypes.CDLL(library)
         if self._call("nvmlInit_v2") is None:
-            raise OSError(f"{library} does not start")
+            raise OSError(f"{library} cannot be initialised")
         self._devices = self._found()
         self.names = [self._name(device) for device in self._devices]
 

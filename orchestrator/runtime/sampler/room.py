@@ -14,7 +14,7 @@ from .cpu import cores, meminfo
 
 _LOOK_SECONDS = 0.5
 _IDLE = (3, 4)
-"""Columns of /proc/stat: idle, and idle with a disk at work."""
+"""Columns of /proc/stat: idle, and idle while waiting for a disk."""
 
 
 def main(argv: List[str]) -> int:

@@ -78,13 +78,13 @@ class Usage:
             _add(sum_, self._of(entry))
         self._waited += self._new_waiting(processes)
         sum_.waited = self._waited
-        for name in vars(sum_):  # an account that nobody waited for is lost: totals never fall
+        for name in vars(sum_):  # if nobody waited for a process, its usage is lost; totals never decrease
             setattr(sum_, name, max(getattr(sum_, name), getattr(self.totals, name)))
         self.totals = sum_
         return sum_
 
     def retire(self, ended: Stat) -> None:
-        """Keep the account of a process that has ended and is about to be waited for by the supervisor."""
+        """Add the usage of a process that has ended, before the supervisor waits for it."""
         _add(self._gone, self._of(ended))
 
     def _of(self, entry: Stat) -> Totals:
@@ -147,7 +147,7 @@ class Sampler:
         self._throttled = self._cgroups.throttled()
         self._peak = 0
         self._gpu = GpuMeter()
-        self._cadence = Cadence(doubling=2 * DOUBLING)  # one sampler, of however many processes
+        self._cadence = Cadence(doubling=2 * DOUBLING)  # one sampler, whatever the number of processes
         self._size = 0
         self._due = self._began
         header = self._header()
@@ -206,13 +206,17 @@ class Sampler:
         self._warn(line)
 
     def retire(self, pid: int) -> None:
-        """Call it before waiting for a child other than the job's first process."""
+        """Count the usage of a child that has ended, before it is waited for; not for the job's first
+        process.
+        """
         ended = None if pid in self.strangers else stat(pid)
         if ended is not None:
             self._usage.retire(ended)
 
     def ended(self, peak: int) -> None:
-        """Append the end; `peak` is the memory of the largest process as the kernel recorded it, in bytes."""
+        """Append the end of the run. `peak`: the kernel's record of the largest process's memory, in
+        bytes.
+        """
         self._peak = max(self._peak, peak)
         self._write({"event": "end", "up": round(time.monotonic() - self._began, 3), "peak": self._peak})
 
@@ -221,7 +225,7 @@ class Sampler:
         os.close(self._file)
 
     def _warn(self, line: Dict[str, Any]) -> None:
-        """Report what is too small during the run: in the trace, and to whoever follows."""
+        """Report new warnings, in the trace and to `tell`."""
         for kind, text in self._alarms.see(line):
             self._write({"event": "alarm", "kind": kind, "text": text})
             if self._tell is not None:
@@ -249,7 +253,7 @@ class Sampler:
         try:
             os.write(self._file, text.encode())
             self._size = os.fstat(self._file).st_size
-        except OSError:  # the disk is full: the job's trouble to tell, not ours
+        except OSError:  # the disk is full: the job reports that, not orch
             pass
 
 

@@ -7,19 +7,19 @@ from time import perf_counter
 from typing import Any, Callable, Dict, Generator, List, NamedTuple, Optional, Tuple
 
 STEPS = 24
-"""Measured steps of each size: what runs side by side differs from step to step, and so does the peak."""
+"""Steps measured for each size: threads run in another order in each step, so the peak varies."""
 
 ENOUGH = 8
-"""Of them, where steps are slow."""
+"""Steps measured for each size, if steps are slow."""
 
 FEWEST = 2
-"""Where the budget is spent."""
+"""Minimum number of sizes, and of measured steps of each, whatever the budget."""
 
 _SLOW = 2.0
-"""Seconds for all steps of a size."""
+"""Seconds for all steps of a size; if they take longer, steps count as slow."""
 
 _SAFETY = 1.3
-"""Of what a larger batch is expected to need; it is not tried where that is not free."""
+"""A larger batch is tried only if this many times its expected memory is free."""
 
 
 _COLOURS = re.compile(r"\x1b\[[0-9;]*m")
@@ -27,8 +27,8 @@ _FRAMES = ("File ", "Detected at", "in user code", "<frozen", "[[{{", "Stack tra
 _LONGEST = 300
 
 
-def parse_options(error: BaseException) -> str:
-    """What an error says in a line: of many that frameworks print, those that name the cause."""
+def describe_error(error: BaseException) -> str:
+    """Return one line on an error: of the many that frameworks print, those that name the cause."""
     text = _COLOURS.sub("", str(error)).split("Arguments received by")[0]
     lines = [line.strip() for line in text.splitlines()]
     telling = [line for line in lines if line and not line.startswith(_FRAMES)]
@@ -73,11 +73,11 @@ class Course:
         yield from self._try(rows)
 
     def failed(self, rows: int, error: BaseException) -> None:
-        """Note that a step with so many examples failed."""
+        """Note that a step with this many examples failed."""
         if self.notes and self.notes[-1]["why"] == "began":
             self.notes.pop()
         self.notes.append(
-            {"batch": rows, "why": "failed", "error": type(error).__name__, "detail": parse_options(error)}
+            {"batch": rows, "why": "failed", "error": type(error).__name__, "detail": describe_error(error)}
         )
         self._save()
 

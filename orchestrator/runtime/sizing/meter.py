@@ -10,8 +10,9 @@ from typing import Any, Dict, Optional
 from .. import cgroups
 
 ALLOCATOR = "TF_CPU_ALLOCATOR_USE_BFC"
-"""With this variable set to 1 before TensorFlow is imported, tensors of the CPU lie in the same kind of
-allocator as those of a GPU, which counts what is in use and its peak."""
+"""If this variable is 1 before TensorFlow is imported, tensors on the CPU use the same kind of allocator as
+on a GPU. It counts the bytes in use and their peak.
+"""
 
 _UNIT = 16
 _MOST_SPACE = 16 << 30
@@ -52,7 +53,7 @@ class Meter:
             try:
                 kind = self._tf.complex128
                 self._tf.raw_ops.Empty(shape=[space // _UNIT], dtype=kind, init=False)
-            except Exception:  # address space is limited: counted a little less exactly
+            except Exception:  # address space is limited: the count is a little less exact
                 pass
             self._account = resident_bytes() - without
 
@@ -90,7 +91,7 @@ class Meter:
     def _wait(self) -> None:
         try:
             self._tf.test.experimental.sync_devices()
-        except Exception:  # older ones: what runs on the CPU has ended already
+        except Exception:  # older versions: what ran on the CPU has ended already
             pass
 
     def _info(self) -> Dict[str, int]:

@@ -14,7 +14,7 @@ _MOST_BATCHES = 32
 _MOST_SECONDS = 5.0
 _REST = 0.1
 _RESTING = 0.02
-"""Seconds of its cores in _REST seconds, less than which nothing is being made ahead any more."""
+"""Seconds of CPU time in _REST seconds; below this, nothing is being prepared any more."""
 
 _PATIENCE = 10.0
 
@@ -30,7 +30,7 @@ def measure(pull: Callable[[], Any]) -> Optional[Dict[str, Any]]:
     while count < _MOST_BATCHES and time.perf_counter() - began < _MOST_SECONDS:
         try:
             batch = pull()
-        except Exception:  # its end, by whatever name
+        except Exception:  # the end of the input, whatever its exception
             break
         size = max(size, bytes_of(batch))
         count += 1
@@ -49,7 +49,7 @@ def measure(pull: Callable[[], Any]) -> Optional[Dict[str, Any]]:
 
 
 def _rest() -> float:
-    """Wait until nothing is prepared ahead; returns the cores that are busy all the same."""
+    """Wait until nothing is prepared ahead; returns the number of cores that stay busy."""
     until = time.perf_counter() + _PATIENCE
     while True:
         cpu = time.process_time()

@@ -27,7 +27,9 @@ class Result:
         self._course = course
 
     def claim(self) -> None:
-        """Of several processes that train, the first is measured. Raises FileExistsError in the others."""
+        """Claim the measurement: only the first of several training processes is measured. Raises
+        FileExistsError in the others.
+        """
         with open(f"{self._out}.claim", "x", encoding="ascii") as file:
             file.write(str(os.getpid()))
 

@@ -32,7 +32,7 @@ from .state import describe, models_alive
 from .step import FunctionStep, train_function_step
 
 Steps = List[Callable[[int], Callable[[], Any]]]
-"""Those that follow one another, each to be made ready with so many examples, and then called."""
+"""Consecutive steps; each is prepared for a number of examples, and then called."""
 
 
 def from_environment(environ: Any) -> Optional[Sizing]:
@@ -224,7 +224,7 @@ class Sizing:
         while rows is not None:
             try:
                 took = [self._meter.measure(step(rows)) for step in steps]
-            except Exception as error:  # a size that the program does not take, or too little memory
+            except Exception as error:  # the program does not accept this size, or memory was too small
                 self._course.failed(rows, error)
                 return False
             try:

@@ -10,8 +10,10 @@ _WITHOUT_OUTPUT = ("InputLayer", "Flatten", "Reshape")
 
 
 def describe(models: List[Any], optimizers: List[Any], variables: Iterable[Any]) -> Dict[str, Any]:
-    """`weights`: all variables but the optimizers'; `trainable`: those of them that have a gradient; `slots`:
-    the optimizers'; `activations`: what all layers pass on for one example, None if unknown.
+    """Return the bytes of a training's state.
+
+    `weights`: all variables except the optimizers'; `trainable`: those of them with a gradient; `slots`: the
+    optimizers'; `activations`: the outputs of all layers for one example, None if unknown.
     """
     slots = _distinct(variable for optimizer in optimizers for variable in _variables_of(optimizer))
     own = _distinct([*(v for model in models for v in model.variables), *variables])
@@ -75,7 +77,7 @@ def _activations(models: List[Any]) -> Optional[int]:
 def _outputs(model: Any) -> Optional[int]:
     try:
         return sum(map(_handed_on, model.layers)) or None
-    except Exception:  # a layer that is part of no graph: of a model that is a class of its own
+    except Exception:  # the layer belongs to no graph, because its model is a class of its own
         return None
 
 
@@ -99,6 +101,6 @@ def _example_bytes(tensor: Any) -> int:
     size = _itemsize(tensor)
     for extent in tensor.shape[1:]:
         if extent is None:
-            raise ValueError("of no fixed size")
+            raise ValueError("its size is not fixed")
         size *= int(extent)
     return size

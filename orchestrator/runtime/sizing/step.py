@@ -7,7 +7,7 @@ from typing import Any, Callable, Dict, List, Tuple
 from .batch import NoBatch, feed, is_tensorflows, leaves, resized
 
 _FEW = 2
-"""Batches that are left of a dataset which is handed to a function before it is known what that does."""
+"""Number of batches to which a dataset is shortened when a function gets it whose effect is not known yet."""
 
 
 def train_function_step(
@@ -35,7 +35,7 @@ class FunctionStep:
         self._iterator: Any = None
 
     def first(self) -> Any:
-        """Make the call; shortened if it is given a whole dataset."""
+        """Make the call; if its argument is a whole dataset, with a shortened one."""
         args, kwargs = _sources(self._given, self._shortened)
         return self._call(self.function, *args, **kwargs)
 

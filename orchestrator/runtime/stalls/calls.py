@@ -239,7 +239,7 @@ def _noted_init(name: str, original: Callable[..., Any]) -> Callable[..., Any]:
 def _note(made: Any, call: Call) -> None:
     try:
         object.__setattr__(made, _NOTE, call)
-    except (AttributeError, TypeError):  # not one of tf.data's own: nothing is known of it then
+    except (AttributeError, TypeError):  # not one of tf.data's own: nothing is known about it
         pass
 
 

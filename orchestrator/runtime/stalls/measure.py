@@ -23,7 +23,7 @@ PILOT = 6
 """Steps that tell how long a window must be."""
 
 LEAST, MOST = 8, 200
-"""Steps of a window; of SLOW ones (seconds), half."""
+"""Minimum and maximum steps of a window; half of that if steps are SLOW (seconds)."""
 
 SLOW = 0.5
 
@@ -31,10 +31,10 @@ ENOUGH = 3
 """Rounds that are made whatever the budget is: fewer tell nothing of their noise."""
 
 CACHED_BYTES = 512 << 20
-"""Of batches that the cached windows hold."""
+"""Maximum bytes of the batches in memory for cached windows."""
 
 WORTH = 1.05
-"""A step over one that never waits: below, no fix of the input is tried."""
+"""Least ratio of a step to one that never waits: below this, no fix of the input is tried."""
 
 SIGNIFICANT = 1.1
 """Cold over warm: from here on, fixes are tried with cold files."""
@@ -287,7 +287,7 @@ class Measurement:
             nodes = describe_nodes(tf.data.experimental.get_model_proto(iterator))
             mark(nodes, works_along(self._dataset))
             self._nodes = {"batches": given, "nodes": nodes}
-        except Exception:  # autotuning is off, or it is another version: a fact less
+        except Exception:  # autotuning is off, or the version differs: the fact is missing
             self._nodes = None
 
     @staticmethod

@@ -155,7 +155,7 @@ def _timed_steps(model: Any, function: Callable[..., Any], probe: Optional[Probe
 
 
 def _source(args: Any) -> str:
-    """Return the iterator of a call. `train_on_batch` passes a generator of its one batch."""
+    """Return the source of a call's batches. `train_on_batch` passes a generator of its one batch."""
     return "batch" if args and type(args[0]).__name__ == "generator" else "fit"
 
 
@@ -198,7 +198,7 @@ def steps_per_execution(model: Any) -> int:
 
 
 class _Fed:
-    """Remember the last iterator, to tell whether another one follows."""
+    """Remember the last iterator, to recognise a new one."""
 
     def __init__(self) -> None:
         self._last: Callable[[], Any] = lambda: None
@@ -208,7 +208,7 @@ class _Fed:
         if not same:
             try:
                 self._last = weakref.ref(iterator)
-            except TypeError:  # None, or something that nobody can refer to
+            except TypeError:  # None, or an object without weak references
                 return False
         return not same
 
@@ -217,7 +217,9 @@ class _Fed:
 
 
 def _timed_pull(tf: Any, pull: Callable[..., Any]) -> Callable[..., Any]:
-    """Time pulling a batch in Python, in the thread that trains: in tf.data's own threads it is no wait."""
+    """Time pulling a batch in Python, in the thread that trains; in tf.data's own threads it is not a
+    wait.
+    """
     main = threading.main_thread().ident
     fed = _Fed()
 
@@ -233,7 +235,7 @@ def _timed_pull(tf: Any, pull: Callable[..., Any]) -> Callable[..., Any]:
             batch = pull(self)
         finally:
             log.pull(began, perf_counter() - began, opening=fed.anew(self))
-        if _pipelines is not None:  # the pull that finds the end is no batch
+        if _pipelines is not None:  # the pull that finds the end returns no batch
             _pipelines.pulled(self, 1, None)
         return batch
 
@@ -295,7 +297,7 @@ def _notice_step(log: StepLog) -> None:
     if tf.executing_eagerly():
         log.step("eager", perf_counter(), None, 1, None)
     elif _calls.outermost is not None:
-        # In a loop inside the graph, one call is any number of steps: that is not known here.
+        # In a loop inside the graph, one call can be any number of steps, which is unknown here.
         _calls.outermost._orch_trains = not _in_a_loop(tf)
 
 

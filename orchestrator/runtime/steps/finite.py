@@ -9,7 +9,7 @@ from typing import Any
 from .log import StepLog
 
 EVERY = 5.0
-"""Seconds between two looks: each waits for the device."""
+"""Seconds between two checks, each of which waits for the device."""
 
 
 class LossCheck:
@@ -20,14 +20,14 @@ class LossCheck:
         self._over = False
 
     def look(self, log: StepLog, result: Any, step: int) -> None:
-        """`result`: what a train function of Keras returned, a mapping with the loss."""
+        """Check a result. `result`: what a train function of Keras returned, a mapping with the loss."""
         now = perf_counter()
         if self._over or now < self._due:
             return
         self._due = now + EVERY
         try:
             value = float(result["loss"])
-        except Exception:  # another kind of result: nothing can be said of it
+        except Exception:  # another kind of result, which cannot be read
             self._over = True
             return
         if not math.isfinite(value):

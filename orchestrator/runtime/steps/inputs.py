@@ -11,7 +11,7 @@ import sys
 from typing import Any, Dict, Iterator, List, NamedTuple, Optional, Set
 
 FUNCTIONS = ("_map_func", "_predicate", "_scan_func")
-"""Where tf.data's transformations keep the function that they apply."""
+"""Attributes in which tf.data's transformations store the function that they apply."""
 
 _ADAPTERS = ("py_dataset_adapter.PyDatasetAdapter", "generator_data_adapter.GeneratorDataAdapter")
 _SOURCE = "_orch_source"
@@ -103,7 +103,7 @@ _APPLYING = (
 def mark(nodes: List[Dict[str, Any]], works: List[Work]) -> None:
     """Add to tf.data's nodes what their functions do.
 
-    tf.data may have fused or dropped some: then each is taken for the worst of all.
+    If tf.data has fused or removed nodes, each node gets the worst of all works.
     """
     applying = [node for node in nodes if _plain(str(node["name"])) in _APPLYING]
     if len(applying) != len(works):
@@ -153,7 +153,7 @@ def _noting(make: Any) -> Any:
         made = make(adapter)
         try:
             object.__setattr__(made, _SOURCE, _described(adapter))
-        except (AttributeError, TypeError):  # not tf.data's own: nothing is known of it then
+        except (AttributeError, TypeError):  # not one of tf.data's own: nothing is known about it
             pass
         return made
 

@@ -12,11 +12,11 @@ from typing import Any, Dict, List, Optional, Tuple
 from ..cadence import Cadence
 
 _KEPT = 4096
-"""Single times kept between two lines, for medians."""
+"""Maximum number of single times that are stored between two lines, for medians."""
 
 
 class Window:
-    """The steps of one kind between two lines."""
+    """The steps of one kind since the last line."""
 
     def __init__(self) -> None:
         self.steps = 0
@@ -195,12 +195,12 @@ class StepLog:
                 self._size = os.fstat(file).st_size
             finally:
                 os.close(file)
-        except OSError:  # the disk is full: the job's trouble to tell, not ours
+        except OSError:  # the disk is full: the job reports that, not orch
             pass
 
 
 class _Thread:
-    """How long the training thread had a core, or waited for one, since the last question."""
+    """How long the training thread had a core, or waited for one, since the last call."""
 
     def __init__(self) -> None:
         self._ident = get_ident()

@@ -22,17 +22,17 @@ OLDEST, BEYOND = (2, 16), (3, 0)
 """Versions of TensorFlow whose models are known to mean what is read here."""
 
 _BASE = 5.0
-"""Seconds between two looks, at first."""
+"""Seconds between two queries, at first."""
 
 _EARLY = (8, 32, 128)
-"""Batches after which it is looked anyhow: a short training tells something too."""
+"""Numbers of batches after which the pipeline is queried anyway, so that a short training is observed too."""
 
 _MOST = 32
-"""Nodes that a line tells of."""
+"""Maximum number of nodes in a line."""
 
 
 class Pipelines:
-    """Query the training's iterator from time to time, and count what it gave during its life."""
+    """Query the training's iterator from time to time, and count the elements that it returned."""
 
     def __init__(self, log: StepLog) -> None:
         self._log = log
@@ -62,7 +62,7 @@ class Pipelines:
             self._look(iterator, model)
 
     def _begin(self, iterator: Any) -> None:
-        """Start a new epoch with another iterator; the one before was pulled to its end, or nearly."""
+        """Start a new epoch with another iterator; the last one was read to its end, or nearly."""
         if self._ordinal:
             self._epoch = max(self._batches, self._epoch or 0)
         self._ordinal += 1
@@ -76,7 +76,7 @@ class Pipelines:
                 self._told = True
                 self._log.note({"event": "model", **describe(model, iterator)})
             self._size = self._log.note(self._line(iterator))
-        except Exception as error:  # no model is kept, or it is another one: a fact less, never a failed job
+        except Exception as error:  # no model, or one in another format: only this fact is missing
             self._works = False
             self._log.note({"event": "pipeline", "unknown": type(error).__name__})
         self._due = perf_counter() + self._cadence.next(process_time() - began, self._size)

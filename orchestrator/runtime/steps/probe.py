@@ -9,14 +9,17 @@ from time import perf_counter, thread_time
 from typing import Any, Callable, List, NamedTuple, Optional, Tuple
 
 _SHARE = 0.003
-"""Of the time of all steps, what probing may cost in CPU: what waiting for a core adds is others' doing."""
+"""Maximum share of the time of all steps that probing may use in CPU time; waiting for a core does
+not count.
+"""
 
 _CREDIT = 0.025
-"""Seconds of CPU that probing may cost at once, so that a short job learns something too: TensorFlow itself
-takes hundreds of times as long to be imported."""
+"""Seconds of CPU time that probing may use at the start, so that a short job is measured too. Importing
+TensorFlow takes hundreds of times as long.
+"""
 
 _GAP = 6
-"""At first, at most so many steps lie between two probes; later more, so that they spread over the run."""
+"""Maximum number of steps between two probes at the start; it grows, so that probes spread over the run."""
 
 
 class Pulled(NamedTuple):
@@ -32,7 +35,9 @@ class Pulled(NamedTuple):
     failure: Optional[Exception] = None
 
     def call(self, function: Callable[..., Any]) -> Any:
-        """Call the step. Failing input stops it only after it has done what it does without a batch."""
+        """Call the step. If the input failed, raise its error after the step has done what it does without a
+        batch.
+        """
         if self.failure is None:
             return function(*self.arguments)
         import tensorflow as tf
@@ -48,7 +53,7 @@ class Probe:
     """Decide which steps to probe, and probe them. There is one for each model."""
 
     def __init__(self) -> None:
-        self._random = random.Random()  # our own: the job's generators must not notice
+        self._random = random.Random()  # our own generator: the job's generators must not change
         self._calls = 0
         self._next = 2
         self._spent = 0.0
@@ -101,7 +106,7 @@ class Probe:
         except Exception as error:
             failure = error
         pulled = perf_counter()
-        if not batches and failure is None:  # the step finds the end by itself
+        if not batches and failure is None:  # the step finds the end of the input by itself
             return Pulled((iterator,), cost=pulled - began)
         feed = _feed(iterator, batches)
         wait = max(0.0, pulled - began - idle * len(batches))

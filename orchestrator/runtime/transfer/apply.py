@@ -98,7 +98,7 @@ def _take(root: str, ask: Dict[str, Any], read: Read, say: Say) -> str:
         have, known = look(root, known)
         if digest(have) != ask["digest"]:
             path = first_difference(have, want.rows)
-            raise Refused("differs", "What lies here is not what was sent.", path=path)
+            raise Refused("differs", "The files here differ from what was sent.", path=path)
     else:
         say({"same": True})
     trusted = tree.settled(known, trusted, time.time_ns())
@@ -135,7 +135,7 @@ def make_place(root: str, single: str) -> str:
     """Create and return the folder of the tree: `root`, or one beside it if `root` is to be a file."""
     place = f"{root}.single" if single else root
     if os.path.islink(place):
-        raise Refused("hostile", f"{place} is a link here, and is not followed.")
+        raise Refused("hostile", f"{place} is a link here, and links are not followed.")
     if os.path.isfile(place):
         os.unlink(place)
     os.makedirs(place, exist_ok=True)

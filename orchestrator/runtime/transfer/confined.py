@@ -61,7 +61,7 @@ class Confined:
         fd = os.open(name, _FILE, dir_fd=folder)
         if not stat.S_ISREG(os.fstat(fd).st_mode):
             os.close(fd)
-            raise OSError(f"{path} is no regular file")
+            raise OSError(f"{path} is not a regular file")
         return fd
 
     def remove(self, path: str) -> None:

@@ -38,7 +38,7 @@ def receive(read: Read, most: int = _LIMIT) -> Any:
     try:
         return json.loads(_piece(read, _length(read), most))
     except (ValueError, RecursionError) as error:
-        raise Broken("what came is no message") from error
+        raise Broken("the received bytes are not a message") from error
 
 
 def send_body(write: Write, pieces: Iterator[bytes]) -> int:

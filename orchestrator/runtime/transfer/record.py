@@ -80,7 +80,7 @@ def verify(root: str, expected: str) -> Tuple[Dict[str, str], Set[str]]:
     """
     known = _read(root)
     if known is None or known["digest"] != expected:
-        raise Altered("The tree on the machine is another one than was sent.")
+        raise Altered("The tree on the machine is not the one that was sent.")
     hashes = {row[0]: row[4] for row in known["entries"] if row[1] == "file"}
     read = set()
     for path, hashed in hashes.items():

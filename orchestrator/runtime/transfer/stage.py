@@ -89,7 +89,7 @@ def _verified(tree: Tree) -> Iterator[Optional[Tuple[Dict[str, str], Set[str]]]]
         try:
             verified = record.verify(folder, tree["digest"])
         except record.Altered as error:
-            raise RunError("stage", f"{error} Start the run again: that sends what differs.") from error
+            raise RunError("stage", f"{error} Start the run again, which sends the differences.") from error
         yield verified
 
 
@@ -290,7 +290,7 @@ def _link(run: RunDir, source: str, target: str) -> None:
         os.symlink(source, temporary)
         os.replace(temporary, target)
     except OSError as error:
-        raise RunError("stage", f"{target} cannot be made: {error.strerror}.") from error
+        raise RunError("stage", f"{target} cannot be created: {error.strerror}.") from error
 
 
 def _refuse_unless_ours(run: RunDir, target: str) -> None:

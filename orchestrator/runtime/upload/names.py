@@ -6,13 +6,13 @@ import os
 from urllib.parse import quote
 
 LARGEST = 5 << 30
-"""Bytes of one object that a form may carry: the limit of S3."""
+"""Maximum bytes of one object that a form can upload: the limit of S3."""
 STATE = "state.json"
-"""How the run stands after its end. It is written last: with it, all else is there."""
+"""The final state of the run. It is written last: if it exists, everything else was uploaded."""
 OUTPUTS = "outputs.json"
 MANIFEST = "manifest.json"
 SLOTS = ("slot-0", "slot-1")
-"""Where copies of checkpoints lie by turns: a form cannot remove what is old, only take its place."""
+"""Copies of checkpoints alternate between these: a form cannot delete old objects, only overwrite them."""
 _SAFE = "/ =@+,()~"
 
 

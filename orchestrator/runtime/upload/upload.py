@@ -1,11 +1,11 @@
-"""Put a run's checkpoints, log and results into its store, by a form that its client signed.
+"""Upload a run's checkpoints, log and results to its store, with a form that its client signed.
 
 uploads BASE RUN    prints {"state", "refused"}: "none" (no form was given), "going" (more may come), "done"
                     (all that the run left is there), or "over" (this process ended before it was);
                     `refused`: why the store did not take what was sent last, or ""
 
-The process outlives the client and the run. The form stays in its memory: whoever reads the machine's disk
-does not get it. It goes for one attempt, and can neither read nor remove.
+The process outlives the client and the run. The form is only in its memory, so that nobody who reads the
+machine's disk gets it. It is valid for one attempt, and can neither read nor delete objects.
 """
 
 # Close to the kernel: descriptors, modes and races need os calls, not pathlib.
@@ -31,13 +31,13 @@ from . import names
 
 _LOOK_S = 1.0
 _LOG_S = 30.0
-"""Between two uploads of the log, which goes as a whole."""
+"""Seconds between two uploads of the complete log."""
 _AGAIN_S = 30.0
-"""After a refusal."""
+"""Seconds to wait after a refusal."""
 _TRIES = 5
-"""Of sending what the run left."""
+"""Attempts to send what the run left."""
 _MOST_LOG = 8 << 20
-"""A longer log goes at the end only."""
+"""Bytes: a longer log is uploaded only at the end."""
 _FIRST_KILLED = "500"
 _KINDS = ("file", "dir", "link")
 _HOLDER = "upload"
@@ -63,7 +63,7 @@ def main(argv: List[str]) -> int:
 
 
 def claim(run: RunDir) -> int:
-    """Return a descriptor that, while it or a copy of it is open, says that more may be sent."""
+    """Return a descriptor: while it or a duplicate of it is open, more uploads may follow."""
     descriptor = os.open(_claim(run), os.O_RDWR | os.O_CREAT, 0o600)
     fcntl.flock(descriptor, fcntl.LOCK_EX)
     return descriptor
@@ -71,7 +71,7 @@ def claim(run: RunDir) -> int:
 
 def upload(run: RunDir, grant: Grant) -> None:
     """Send each new copy of the checkpoints, and the log, during the run; then what it left."""
-    signal.signal(signal.SIGTERM, signal.SIG_IGN)  # the machine goes down: the last copy is wanted most
+    signal.signal(signal.SIGTERM, signal.SIG_IGN)  # at a shutdown, the last copy is the most important one
     signal.signal(signal.SIGINT, signal.SIG_IGN)
     os.nice(5)
     set_oom_score(_FIRST_KILLED)
@@ -115,8 +115,8 @@ class Uploader:
             self._tell(str(error))
 
     def finish(self) -> bool:
-        """Send what the run left: the list of its outputs after them, and last how it ended. Returns whether
-        this is complete, or can never be.
+        """Send what the run left: its outputs, then their list, and last how it ended. Returns whether
+        everything is there, or can never be.
         """
         try:
             found = outputs.outputs(self._run)
@@ -148,7 +148,7 @@ class Uploader:
             return
         name = names.SLOTS[newest % len(names.SLOTS)]
         before = self._slots.pop(name, [])
-        self._put(f"{names.slot(name)}/{names.MANIFEST}", b"{}")  # from here on the slot has no whole copy
+        self._put(f"{names.slot(name)}/{names.MANIFEST}", b"{}")  # from here on the slot has no complete copy
         folder = os.path.join(self._run.path(FOLDER), f"{newest:06d}", "files")
         for number, file in enumerate(listed["files"]):
             if number >= len(before) or before[number] != file["digest"]:
@@ -168,7 +168,7 @@ class Uploader:
     def _file(self, name: str, path: str) -> None:
         about = os.lstat(path)
         if not is_plain(about):
-            raise OSError(f"{os.path.basename(path)} is no file any more")
+            raise OSError(f"{os.path.basename(path)} is not a regular file any more")
         if about.st_size > names.LARGEST:
             raise OSError(f"{os.path.basename(path)} has more than {names.LARGEST:,} bytes")
         self._put(name, File(path, about.st_size))
@@ -183,7 +183,7 @@ class Uploader:
         try:
             write_json(_told(self._run), {"refused": refused[:500], "done": done})
             self._told = (refused, done)
-        except OSError:  # a full disk: it is told at the next look
+        except OSError:  # a full disk: it is written at the next look
             pass
 
 

@@ -138,7 +138,7 @@ def test_a_listing_that_cannot_be(agent: Agent, lie: str) -> None:
 def test_ten_million_entries_are_not_read(agent: Agent) -> None:
     many = ("sh", "-c", 'echo \'{"entries": [\'; yes \'{"path": "a", "kind": "file", "size": 1},\'')
     error = refused(Lying("outputs", instead=many), VERBS["outputs"], agent)
-    assert isinstance(error, MalformedAnswer) and "said more than" in error.message
+    assert isinstance(error, MalformedAnswer) and "printed more than" in error.message
 
 
 @pytest.mark.parametrize("flood", [FLOOD, ONE_LINE])

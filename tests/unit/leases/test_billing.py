@@ -94,7 +94,7 @@ def test_all_runs_together_never_cost_more_than_the_lease(
             beside = [Span(runs[n].begun + skew, runs[n].ended + skew) for n in unknown]
         else:
             ran = billing.spans_of_ledger(lease, lease.runs[name], now)
-            beside = billing.cost_so_far(lease, name, now)
+            beside = billing.spans_of_others(lease, name, now)
         cost = billing.cost_of(lease, ran, beside, now)
         assert cost["charged_seconds"] <= cost["run_seconds"] + 1e-3
         data = {"run_id": name, "ran": asdict(billing.charge(ran, cost))}

@@ -19,7 +19,7 @@ NEVER_ONE = {
     "leases/gc.py": "days",
     "parity/verdict.py": "tensors of the first",
     "profiling/limits.py": "steps or",
-    "providers/gcp/request.py": "days. It is set by max_duration",
+    "providers/gcp/request.py": "days. Change max_duration",
     "runtime/modelcheck/compare.py": "tensors differ",
     "runtime/observe/recorder.py": "tensors in one step",
 }

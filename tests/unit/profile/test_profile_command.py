@@ -58,7 +58,7 @@ def test_lines(line: str, arguments: list[str]) -> None:
 def test_what_only_a_shell_understands(line: str, found: str) -> None:
     with pytest.raises(ValueError) as caught:
         parse_command(line)
-    assert str(caught.value).startswith(f"{found} means something to a shell only")
+    assert str(caught.value).startswith(f"{found} has a meaning only in a shell")
     assert parse_command(("sh", "-c", line)) == ("sh", "-c", line)
 
 

@@ -361,7 +361,7 @@ def test_settings_are_read_and_nonsense_is_named() -> None:
         False,
         False,
     ]
-    with pytest.raises(ProviderError, match="ORCH_AWS_ADDRESS is 'none'; it can be public, private or ssm"):
+    with pytest.raises(ProviderError, match="ORCH_AWS_ADDRESS is 'none'; it must be public, private or ssm"):
         read({"ORCH_AWS_ADDRESS": "none"})
 
 

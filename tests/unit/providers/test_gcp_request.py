@@ -145,7 +145,7 @@ def test_the_network() -> None:
     tunnelled = Setting.of("p", {"ORCH_GCP_INTERNAL": "iap"})
     (interface,) = made(setting=tunnelled)["networkInterfaces"]
     assert (tunnelled.tunnel, "accessConfigs" in interface) == (True, False)
-    with pytest.raises(ProviderError, match="ORCH_GCP_INTERNAL is 0, 1"):
+    with pytest.raises(ProviderError, match="ORCH_GCP_INTERNAL is 'yes'; it must be 0, 1"):
         Setting.of("p", {"ORCH_GCP_INTERNAL": "yes"})
 
 

@@ -77,7 +77,7 @@ def test_train_says_what_goes_on_and_its_price(job: Job) -> None:
     orch.up(job.profile, folder=job.folder)
     with pytest.raises(Interrupted) as caught:
         orch.train(run_id="rs", folder=job.folder, output=job.interrupt)
-    assert caught.value.exists == "rs goes on on its machine, at $0.05/h."
+    assert caught.value.exists == "rs continues on its machine, at $0.05/h."
     assert caught.value.next_command.startswith("orch logs -f rs ")
     assert "orch watch rs" in caught.value.next_command and "orch cancel rs" in caught.value.next_command
 

@@ -219,7 +219,7 @@ def test_what_was_altered_since_it_was_sent_is_not_given_to_a_run(agent: Agent, 
     os.utime(place, (1_700_000_000,) * 2)
     with pytest.raises(UsageError, match="b was changed on the machine"):
         run(agent, "pass", link)
-    with pytest.raises(UsageError, match="another one than was sent"):
+    with pytest.raises(UsageError, match="not the one that was sent"):
         run(agent, "pass", dataclasses.replace(link, digest="0" * 64), "other")
 
 

@@ -108,5 +108,5 @@ def test_output_so_far(agent: Agent) -> None:
 def test_output_that_became_shorter_is_noticed(agent: Agent) -> None:
     to_the_end(agent, shell("echo hello"))
     (folder(agent) / "output.log").write_bytes(b"he")
-    with pytest.raises(jobs.OutputShrank, match="no byte 6"):
+    with pytest.raises(jobs.OutputShrank, match="requested offset 6"):
         jobs.follow(HOST, agent, "r", 6, lambda _: None)

@@ -17,7 +17,7 @@ from orchestrator.profile.edit import Keys, NotEditable, edited
 from orchestrator.profile.tree import Refused
 from orchestrator.reads.undeclared import Undeclared
 from orchestrator.report.size import size_text
-from orchestrator.runtime.sizing.course import Course, Options, parse_options, planned
+from orchestrator.runtime.sizing.course import Course, Options, describe_error, planned
 from orchestrator.sizing import profile_change
 from orchestrator.sizing import size as sizing
 from orchestrator.sizing.minimums import GIB, Files, Minimum, minimums
@@ -305,4 +305,4 @@ def test_one_python_thread_is_not_answered_with_cores() -> None:
     ],
 )
 def test_of_what_frameworks_say_the_cause_is_told(text: str, said: str) -> None:
-    assert parse_options(ValueError(text)) == said
+    assert describe_error(ValueError(text)) == said
