@@ -9,6 +9,7 @@ from pathlib import Path
 
 import pytest
 
+from orchestrator.providers.local.store import Folder
 from orchestrator.providers.local.survey import survey
 from tests.conftest import DIGITS, ROOT
 from tests.e2e.machine_bench import Bench, groups
@@ -60,8 +61,8 @@ def bench(tmp_path: Path) -> Iterator[Bench]:
     try:
         yield made
     finally:
-        ids = {path.name for path in (tmp_path / "state/machines").glob("m-*")}
+        marks = {Folder(path).mark for path in (tmp_path / "state/machines").glob("m-*")}
         for machine in made.provider.list({}):
             made.provider.delete(machine)
         made.await_nothing()
-        assert not any(group.split(".")[0] in ids for group in groups())
+        assert groups().isdisjoint(marks)
