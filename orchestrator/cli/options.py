@@ -74,7 +74,7 @@ Strict = Annotated[bool, typer.Option("--strict", help="Stop if lint finds an er
 ProfilePath = Annotated[
     Path | None,
     typer.Argument(
-        metavar="[PROFILE]", help="The profile. Default: orch.yaml, here or in the project's folder."
+        metavar="[PROFILE]", help="The profile. Default: orch.yaml of this project."
     ),
 ]
 RunId = Annotated[

@@ -228,9 +228,9 @@ def test_start_up_comes_before_what_limited_the_steps() -> None:
     seen = {**details().record.profile, "startup_s": 9.96, "mostly_startup": True, "limited_by": "input"}
     page = made(details(profile=seen))
     figure = next(each for each in page.figures.items if each.label == "limited by")
-    assert (figure.value, figure.note) == ("start-up", "83 % of the run")
+    assert (figure.value, figure.note) == ("start-up", "83% of the run")
     assert section(page, "time").lead == (
-        "Limited by start-up. 83 % of the run was imports and set-up, before its first step. The steps were "
+        "Limited by start-up. 83% of the run was imports and set-up, before its first step. The steps were "
         "limited by input. The cores were busy."
     )
 
