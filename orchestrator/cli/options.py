@@ -73,9 +73,7 @@ NewData = Annotated[
 Strict = Annotated[bool, typer.Option("--strict", help="Stop if lint finds an error in the script.")]
 ProfilePath = Annotated[
     Path | None,
-    typer.Argument(
-        metavar="[PROFILE]", help="The profile. Default: orch.yaml of this project."
-    ),
+    typer.Argument(metavar="[PROFILE]", help="The profile. Default: orch.yaml of this project."),
 ]
 RunId = Annotated[
     str | None,

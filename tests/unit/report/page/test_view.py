@@ -2,13 +2,14 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
 from typing import Any
 
 import pytest
 
 from orchestrator.model.outcomes import Stage
 from orchestrator.parity.rungs import Rung
-from orchestrator.report.page import page_of, page_of_two
+from orchestrator.report.page import markdown_of, page_of, page_of_two
 from orchestrator.report.page.model import (
     Charts,
     Commands,
@@ -334,3 +335,31 @@ def test_two_runs_lie_beside_each_other(tmp_path: Any) -> None:
         "digits-2 loss",
         "digits-2 val loss",
     ]
+
+
+def test_a_model_that_was_not_checked_is_not_said_to_be_the_same() -> None:
+    files = [
+        {"path": "out/scaler.pkl", "loaded": True, "equal": True},
+        {"path": "out/model.pkl", "not_checked": "would run code"},
+    ]
+    page = made(details(model_check={"files": files}))
+    assert page.headline.sentence.endswith("and 1 of 2 model files does the same here (1 was not checked).")
+    files[1] = {"path": "out/model.pkl", "loaded": True, "equal": True}
+    page = made(details(model_check={"files": files}))
+    assert page.headline.sentence.endswith("and all 2 model files do here what they did there.")
+
+
+@pytest.mark.parametrize(
+    ("said", "shown"),
+    [
+        ("4.386", "4.386"),
+        ("4.7 s", "4.7 s"),
+        ("3. third", r"3\. third"),
+        ("12) of", r"12\) of"),
+        ("7.", r"7\."),
+    ],
+)
+def test_a_number_in_markdown_is_no_list_and_has_no_backslash(said: str, shown: str) -> None:
+    page = made(details())
+    note = Section("note", "Note", (Notes((Note("", said),)),))
+    assert f"\n- {shown}\n" in markdown_of(replace(page, sections=(note,)))
