@@ -94,7 +94,7 @@ def provision(
         left = keep or for_run is not None
         with end_unprepared(project, ledger, keep=left, tell=tell), describe_remains(ledger):
             with _telling_attempts(project, ledger, first=lease is None):
-                consent = Consent(approve, wanted, agreed)
+                consent = Consent(approve, wanted, agreed, up=ledger.lease().up_command)
                 reached = machine_of(ledger, provider, planned, wanted, project, tell, consent, avoid)
             with open_session(project, ledger, wanted, progress=tell, reached=reached) as session:
                 _prepare(session, tell)

@@ -13,6 +13,6 @@ def end_of_job(exit: Exit | None) -> str:
     return detail[:1].lower() + detail[1:] if detail else f"it ended: {exit.reason.replace('_', ' ')}"
 
 
-def end_of_fork(code: int, signal: int) -> str:
-    """Describe the end of a program in a fork. `signal`: 0 without one."""
+def end_of_fork(code: int | None, signal: int | None) -> str:
+    """Describe the end of a program in a fork."""
     return f"the command was ended by signal {signal}" if signal else f"the command ended with status {code}"

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import shlex
 from collections.abc import Iterator
 from contextlib import contextmanager
 from dataclasses import replace
@@ -66,12 +65,14 @@ def one_run(
                 draft = prepared(session, name, wish)
                 interrupts.begun = True
             if not begin(session, name, draft, parallel=wish.parallel, verb=wish.verb):
-                return raise_for_outcome(_lost(session, name), lease.profile["path"], again=anew)
+                return raise_for_outcome(
+                    _lost(session, name), lease.profile["path"], again=anew, up=lease.up_command
+                )
             turn.give_back()
             if wish.detach and not (pending and _has_ended(session, name)):
                 return running(session, name)
             done = finish(session, name, output, turn)
-            done = raise_for_outcome(done, lease.profile["path"], again=anew)
+            done = raise_for_outcome(done, lease.profile["path"], again=anew, up=lease.up_command)
             return replace(done, started=not pending)
 
 
@@ -126,15 +127,18 @@ def other_machine(leased: Profile, wanted: Profile) -> list[str]:
     return [name for name in _OF_THE_MACHINE if getattr(leased, name) != getattr(wanted, name)]
 
 
-def refuse_another_machine(leased: Profile, wanted: Profile) -> None:
-    """Refuse overrides that describe the machine: it exists already, so they would have no effect."""
+def refuse_another_machine(leased: Profile, wanted: Profile, up: str) -> None:
+    """Refuse overrides that describe the machine: it exists already, so they would have no effect.
+
+    `up`: the command that leased it.
+    """
     changed = other_machine(leased, wanted)
     if changed:
         raise UsageError(
             f"`train --set` cannot change {', '.join(changed)}: the machine exists already, as `up` "
             "created it.",
             exists="The machine is still running; `orch status` shows it.",
-            next_command=f"orch down && orch up {shlex.quote(str(leased.path))} --set …",
+            next_command=f"orch down && {up} --set …",
         )
 
 
