@@ -341,7 +341,12 @@ app.command(cls=Verb)(init_.init)
 @app.command(cls=Verb)
 @guarded
 def skipped(profile: ProfilePath = None, sets: Sets = None, as_json: Json = False) -> None:
-    """List the files that are not sent to the machine, and why."""
+    """List what stays on this computer when the code is sent, and why.
+
+    One line for each file or folder, with the rule that leaves it out: a line of .gitignore or .orchignore,
+    `code.ignore` in the profile, or what is never sent. To send a file that git ignores, add `!NAME` to
+    .orchignore. Data that the profile names are sent apart from the code.
+    """
     from orchestrator.api.recording import left_behind
 
     rows = left_behind(chosen(profile), sets or ())

@@ -30,6 +30,7 @@ from orchestrator.profile import Profile
 from orchestrator.providers import open_provider
 from orchestrator.runs import space
 from orchestrator.runs.lint_check import check_project, report_once
+from orchestrator.runs.program import require_program
 from orchestrator.runs.spec import profile_facts
 from orchestrator.session.gpu_check import require_gpus
 from orchestrator.session.machines import await_existing, await_interruption
@@ -71,6 +72,7 @@ def provision(
     with describe_remains(_ledger_at_hand(project, wanted), wanted.path):
         read_lock(wanted)  # what cannot be installed is refused before anything is created
         require_gpu_lock(wanted)
+        require_program(wanted)
         hazards = check_project(wanted, strict=strict)
     provider = open_provider(wanted.cloud)
     with _turn(project, wanted, "run" if for_run else "up", tell):
@@ -87,6 +89,7 @@ def provision(
         with describe_remains(_ledger_at_hand(project, wanted), wanted.path):
             local = local_stack(wanted, tell)  # may take minutes and fail
             if not machines:
+                require_program(wanted, local.python)
                 foreseen.refuse_foreseen(wanted, local)
                 store_ready.require_store(wanted)
         ledger = _ledger_for(project, lease, wanted, overrides, for_run)

@@ -19,6 +19,7 @@ from orchestrator.runs import attempts, collect, follow, record_file, space
 from orchestrator.runs.lint_check import check_project, report_once
 from orchestrator.runs.metrics import is_finished
 from orchestrator.runs.outcome import raise_for_outcome
+from orchestrator.runs.program import require_program
 from orchestrator.runs.spec import require_given
 from orchestrator.session.interrupts import Interrupts
 from orchestrator.session.project import Project
@@ -57,6 +58,7 @@ def one_run(
         after_up(project, profile.name, tell)
         if not pending:
             load(profile.path, overrides=(*lease.profile["overrides"], *wish.overrides), files=True)
+            require_program(profile)
             _require_space(project, lease, profile, name, wish)
             report_once(check_project(profile, strict=wish.strict), project.state, tell)
         with opened(project, lease, name, profile, tell, again=wish.command(profile, name)) as session:
