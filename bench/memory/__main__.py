@@ -68,7 +68,7 @@ def main(kinds: list[str]) -> int:
 
     versions = f"TensorFlow {tf.__version__}, Keras {keras.__version__}"
     print(f"{platform.machine()}, {os.cpu_count()} cores, {versions}")
-    print(f"{'job':<18}{'batch':>6}{'predicted':>12}{'95 %':>22}{'measured':>12}{'error':>8}{'formula':>12}")
+    print(f"{'job':<18}{'batch':>6}{'predicted':>12}{'95%':>22}{'measured':>12}{'error':>8}{'formula':>12}")
     steps: list[Row] = []
     processes: list[Row] = []
     for kind in kinds or list(jobs.SHAPES):

@@ -1,4 +1,4 @@
-"""report: a run, two of them, or a sweep, as one page that needs no other files."""
+"""report: a run, two of them, a sweep, or a lease, as one page that needs no other files."""
 
 from __future__ import annotations
 
@@ -26,6 +26,7 @@ from orchestrator.report.page import (
     html_of,
     markdown_of,
     page_of,
+    page_of_lease,
     page_of_sweep,
     page_of_two,
     params_of,
@@ -75,16 +76,19 @@ def report(
     format: str = Format.HTML,
     folder: Path | str | None = None,
 ) -> Report:
-    """Make the report of a run, of two side by side, or of a sweep; without `run`, of the newest run.
+    """Make the report of a run, of two side by side, of a sweep, or of a lease; without `run`, of the newest
+    run.
 
-    A run is an id under `runs/`, or a folder with a run.json; a sweep is its id. HTML is written beside
-    run.json or sweep.json; Markdown and JSON are only returned. Asks no machine and no cloud: an active run
-    is shown as it is known on this computer.
+    A run is an id under `runs/`, or a folder with a run.json; a sweep or a lease is its id. HTML is written
+    beside run.json, sweep.json or the lease's ledger; Markdown and JSON are only returned. Asks no machine
+    and no cloud: an active run is shown as it is known on this computer.
     """
     form = _form(format)
     project = Project.at(folder)
     if run is not None and other is None and (swept := _sweep(project, str(run))):
         return _written(swept, form, project.run(str(run)) / f"{NAME}.html")
+    if run is not None and other is None and (leased := _lease(project, str(run))):
+        return _written(leased, form, project.state / str(run) / f"{NAME}.html")
     first = _details(project, str(run) if run is not None else _newest(project))
     if other is None:
         page = page_of(first, version=orchestrator.__version__, now=time.time())
@@ -112,7 +116,18 @@ def _written(page: Page, form: Format, place: Path) -> Report:
     return Report(page, text, place)
 
 
-# ---------------------------------------------------------------- a sweep
+# ---------------------------------------------------------------- a sweep, a lease
+
+
+def _lease(project: Project, name: str) -> Page | None:
+    """Return the page of a lease, open or closed; None if there is none of that id, or a run has it."""
+    if (project.run(name) / record_file.RECORD).is_file():
+        return None
+    for ledger in project.ledgers():
+        if ledger.path.parent.name == name:
+            known = ledger.contents()
+            return page_of_lease(ledger.lease_in(known), known.events, version=orchestrator.__version__)
+    return None
 
 
 def _sweep(project: Project, name: str) -> Page | None:

@@ -81,7 +81,7 @@ def train_as(
         from orchestrator.training.elsewhere import bring_record
         from orchestrator.training.one_run import refuse_another_machine
 
-        refuse_another_machine(profile_of(held, ()), profile)
+        refuse_another_machine(profile_of(held, ()), profile, held.up_command)
         name = check_run_id(wish.run_id) if wish.run_id else new_run_id(profile.name)
         interrupts.again, interrupts.run_id, interrupts.price = wish.command(profile), name, held.price
         project.require_runs(name)
@@ -145,5 +145,7 @@ def attach(
             opened(project, held, run.run_id, profile, tell, again=f"orch logs -f {run.run_id}") as session,
         ):
             turn.give_back()
-            done = raise_for_outcome(finish(session, run.run_id, output, turn), held.profile["path"])
+            done = raise_for_outcome(
+                finish(session, run.run_id, output, turn), held.profile["path"], up=held.up_command
+            )
         return ended(replace(judge(project, profile, done, "attach", tell), started=False))

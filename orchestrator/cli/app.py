@@ -41,6 +41,7 @@ from orchestrator.cli.options import (
     RunId,
     Sets,
     Strict,
+    chosen,
     run_ids,
 )
 from orchestrator.cli.output import emit, guarded
@@ -64,7 +65,7 @@ app.add_typer(catalog.app)
 @app.command(cls=Verb)
 @guarded
 def up(
-    profile: ProfilePath,
+    profile: ProfilePath = None,
     sets: Sets = None,
     yes: Annotated[
         bool, typer.Option("--yes", "-y", help="Do not ask for confirmation before spending money.")
@@ -83,6 +84,7 @@ def up(
     from orchestrator import api
     from orchestrator.cli import approval, progress
 
+    profile = chosen(profile)
     if dry_run:
         planned = api.plan(profile, overrides=sets or ()).as_json()
         from orchestrator.report.lease import plan_text
@@ -109,7 +111,7 @@ def up(
 @app.command(cls=Verb)
 @guarded
 def plan(
-    profile: ProfilePath,
+    profile: ProfilePath = None,
     sets: Sets = None,
     like: Annotated[
         str | None,
@@ -124,6 +126,7 @@ def plan(
     from orchestrator.report.lease import plan_text
     from orchestrator.report.where import like_text
 
+    profile = chosen(profile)
     learned: tuple[str, ...] = ()
     reasons: tuple[str, ...] = ()
     if like is not None:
@@ -337,11 +340,16 @@ app.command(cls=Verb)(init_.init)
 
 @app.command(cls=Verb)
 @guarded
-def skipped(profile: ProfilePath, sets: Sets = None, as_json: Json = False) -> None:
-    """List the files that are not sent to the machine, and why."""
+def skipped(profile: ProfilePath = None, sets: Sets = None, as_json: Json = False) -> None:
+    """List what stays on this computer when the code is sent, and why.
+
+    One line for each file or folder, with the rule that leaves it out: a line of .gitignore or .orchignore,
+    `code.ignore` in the profile, or what is never sent. To send a file that git ignores, add `!NAME` to
+    .orchignore. Data that the profile names are sent apart from the code.
+    """
     from orchestrator.api.recording import left_behind
 
-    rows = left_behind(profile, sets or ())
+    rows = left_behind(chosen(profile), sets or ())
     text = "\n".join(f"{path}  {why}" for path, why in rows) or "All files are sent."
     emit("skipped", {"skipped": [{"path": path, "why": why} for path, why in rows]}, as_json, text)
 

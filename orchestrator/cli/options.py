@@ -32,6 +32,15 @@ def lease_ids(incomplete: str) -> list[str]:
     return known(incomplete)
 
 
+def chosen(profile: Path | None) -> Path:
+    """Return the profile that was typed, or the project's own."""
+    if profile is not None:
+        return profile
+    from orchestrator.api import Project
+
+    return Project.at().default_profile()
+
+
 Json = Annotated[bool, typer.Option("--json", help="Print one versioned JSON object on stdout.")]
 Lease = Annotated[
     str | None,
@@ -62,7 +71,10 @@ NewData = Annotated[
     typer.Option("--new-data", help="Accept objects of a bucket that changed since the last run."),
 ]
 Strict = Annotated[bool, typer.Option("--strict", help="Stop if lint finds an error in the script.")]
-ProfilePath = Annotated[Path, typer.Argument(metavar="PROFILE", help="The profile, for example orch.yaml.")]
+ProfilePath = Annotated[
+    Path | None,
+    typer.Argument(metavar="[PROFILE]", help="The profile. Default: orch.yaml of this project."),
+]
 RunId = Annotated[
     str | None,
     typer.Argument(metavar="RUN", help="The run's id. Default: the latest run.", autocompletion=run_ids),

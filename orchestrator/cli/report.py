@@ -1,4 +1,4 @@
-"""orch report: a run, two of them, or a sweep, as one page."""
+"""orch report: a run, two of them, a sweep, or a lease, as one page."""
 
 from __future__ import annotations
 
@@ -16,7 +16,7 @@ def report(
         str | None,
         typer.Argument(
             metavar="[RUN]",
-            help="A run or a sweep: its id, or a folder; default: the newest run.",
+            help="A run, a sweep or a lease: its id, or a run's folder; default: the newest run.",
             autocompletion=run_ids,
         ),
     ] = None,
@@ -37,9 +37,10 @@ def report(
     open_it: Annotated[bool, typer.Option("--open", help="Open the page in the browser.")] = False,
     as_json: Json = False,
 ) -> None:
-    """Write a run, two runs, or a sweep as one HTML page that needs no network: runs/RUN/report.html.
+    """Write a run, two runs, a sweep or a lease as one HTML page that needs no network.
 
-    It can be mailed, printed, and read on a phone. --format md prints a summary for pages of CI jobs.
+    It is runs/RUN/report.html, or report.html beside the ledger of the lease; `orch costs` lists leases. It
+    can be mailed, printed, and read on a phone. --format md prints a summary for pages of CI jobs.
     """
     from orchestrator import api
     from orchestrator.cli.terminal import ours

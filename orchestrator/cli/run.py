@@ -7,7 +7,7 @@ from typing import Annotated
 
 import typer
 
-from orchestrator.cli.options import Json, LocalParity, Parallel, ProfilePath, ResumeProof, Sets
+from orchestrator.cli.options import Json, LocalParity, Parallel, ProfilePath, ResumeProof, Sets, chosen
 from orchestrator.cli.output import guarded
 from orchestrator.cli.terminal import ours
 from orchestrator.errors import EXIT_INTERRUPTED, Interrupted
@@ -15,11 +15,11 @@ from orchestrator.errors import EXIT_INTERRUPTED, Interrupted
 
 @guarded
 def run(
-    profile: ProfilePath,
     run_id: Annotated[
         str,
         typer.Option("--run-id", metavar="ID", help="Name the run. A repeated call continues or returns it."),
     ],
+    profile: ProfilePath = None,
     local_parity: LocalParity = False,
     resume_proof: ResumeProof = False,
     retry_failed: Annotated[
@@ -52,7 +52,7 @@ def run(
     try:
         with following(as_json) as (output, progress):
             record = api.run(
-                profile,
+                chosen(profile),
                 run_id=run_id,
                 overrides=sets or (),
                 local_parity=local_parity,

@@ -3,11 +3,12 @@
 from __future__ import annotations
 
 import sys
+from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 
-from orchestrator.cli.options import Json, Sets
+from orchestrator.cli.options import Json, Sets, chosen
 from orchestrator.cli.output import emit, guarded
 from orchestrator.cli.terminal import ours
 from orchestrator.errors import EXIT_CAPACITY, EXIT_INTERRUPTED, Interrupted, UsageError
@@ -52,8 +53,9 @@ Budget = Annotated[
 @guarded
 def sweep(
     profile: Annotated[
-        str, typer.Argument(metavar="PROFILE", help="The profile, for example orch.yaml; or: status.")
-    ],
+        str | None,
+        typer.Argument(metavar="[PROFILE]", help="The profile; default: orch.yaml. Or: status."),
+    ] = None,
     which: Which = None,
     matrix: Matrix = None,
     machines: Annotated[
@@ -94,7 +96,7 @@ def sweep(
         "budget": budget,
         "overrides": sets or (),
     }
-    done = _carried_out(profile, matrix or [], yes, options)
+    done = _carried_out(str(chosen(Path(profile) if profile else None)), matrix or [], yes, options)
     emit("sweep", done.as_json(), as_json, sweep_text(done))
     if not done.succeeded:
         raise typer.Exit(_exit_code(done))

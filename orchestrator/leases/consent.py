@@ -18,12 +18,16 @@ Approve = Callable[[Plan], bool]
 class Consent:
     """The approval of one `up`. Without `approve` (scripts), every offer that fits is accepted.
 
-    `agreed`: US dollars per hour that were approved before.
+    `agreed`: US dollars per hour that were approved before. `up`: the command that was typed; default: one
+    without options.
     """
 
-    def __init__(self, approve: Approve | None, wanted: Profile, agreed: float | None = None) -> None:
+    def __init__(
+        self, approve: Approve | None, wanted: Profile, agreed: float | None = None, *, up: str = ""
+    ) -> None:
         self._approve = approve
         self._wanted = wanted
+        self._up = up or f"orch up {shlex.quote(str(wanted.path))}"
         self._price = agreed
 
     def require(self, planned: Plan, offer: Offer) -> None:
@@ -50,6 +54,6 @@ class Consent:
                 f"{offer.zone or offer.region}, costs ${offer.price:.4g}/h, not ${approved:.4g}/h.",
                 code="DearerNotApproved",
                 exists=NOTHING_CREATED,
-                next_command=f"orch up {shlex.quote(str(self._wanted.path))} --yes "
+                next_command=f"{self._up} --yes "
                 f"--set max_price={offer.price:.4g}    # or without --yes, to be asked",
             )

@@ -296,7 +296,7 @@ def leases_of(project: Project, first: Lease) -> list[Lease]:
     if [lease.rank for lease in leases] != list(range(count)):
         raise UsageError(
             f"{first.id} has {counted(len(leases), 'machine')}, and its profile asks for {count}.",
-            next_command=f"orch up {shlex.quote(first.profile['path'])}    # creates the others",
+            next_command=f"{first.up_command}    # creates the others",
         )
     return leases
 

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import re
-import shlex
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from enum import StrEnum
@@ -128,9 +127,9 @@ def _variables(session: Session) -> tuple[str, ...]:
 
 
 def _unused(session: Session, why: str) -> StackError:
-    machine, path = session.machine, shlex.quote(str(session.profile.path))
+    machine = session.machine
     return StackError(
         f"{why} Training would run on its CPU.",
         exists=f"{machine.id} is still running, at ${machine.price:.2f}/h, until its deadline.",
-        next_command=f"orch down && orch up {path}",
+        next_command=f"orch down && {session.ledger.lease().up_command}",
     )

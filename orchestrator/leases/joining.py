@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import functools
-import shlex
 from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import Annotated
@@ -63,7 +62,7 @@ def require_met(sessions: Sequence[Session], addresses: Sequence[str]) -> None:
             f"The machines of {sessions[0].ledger.lease().id} cannot train together: {'; '.join(found)}.",
             exists=f"{counted(len(sessions), 'machine')} are still running, at "
             f"${sum(session.machine.price for session in sessions):.2f}/h.",
-            next_command=f"orch down && orch up {shlex.quote(str(sessions[0].profile.path))}",
+            next_command=f"orch down && {sessions[0].ledger.lease().up_command}",
         )
 
 

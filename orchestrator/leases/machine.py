@@ -70,7 +70,7 @@ def machine_of(
     if kept:
         _require_key(project, lease, kept.id, f"{kept.id} is still running, at ${kept.price:.2f}/h.")
         with changing(project, lease.id, "up", tell):
-            _require_open(ledger, wanted)
+            _require_open(ledger)
             _adopt(ledger, lease, provider, kept, wanted, tell)
         try:
             return wait_until_reachable(provider, ledger.lease(), tell)
@@ -107,7 +107,7 @@ def _adopt(
         raise UsageError(
             f"The machine {machine.id} was created for other resources than {wanted.name} asks for now.",
             exists=f"It is still running, at ${machine.price:.2f}/h.",
-            next_command=f"orch down --lease {lease.id} && orch up {shlex.quote(str(wanted.path))}",
+            next_command=f"orch down --lease {lease.id} && {ledger.lease().up_command}",
         )
     if lease.machine is None or lease.machine["id"] != machine.id:
         number = lease.attempts[-1].number if lease.attempts else 0
@@ -172,7 +172,7 @@ def _served(
             continue
         consent.require(planned, spec.offer)
         with changing(project, ledger.lease().id, "up", tell):
-            _require_open(ledger, wanted)
+            _require_open(ledger)
             machine = _made(ledger, provider, spec, wanted, project, tell)
         if isinstance(machine, ProviderError):
             refusal = machine
@@ -196,7 +196,7 @@ def _require_key(project: Project, lease: Lease, machine: str, exists: str) -> N
         raise refusal(team.key_elsewhere(lease, machine), exists=exists, next_command=advice)
 
 
-def _require_open(ledger: Ledger, wanted: Profile) -> None:
+def _require_open(ledger: Ledger) -> None:
     """Refuse to create or adopt a machine for a lease that `down` has closed since this call started."""
     lease = ledger.lease()
     if lease.open:
@@ -204,7 +204,7 @@ def _require_open(ledger: Ledger, wanted: Profile) -> None:
     raise Busy(
         f"The lease {lease.id} was ended by another call before its machine was ready.",
         exists=NOTHING_RUNS,
-        next_command=f"orch up {shlex.quote(str(wanted.path))}",
+        next_command=lease.up_command,
     )
 
 

@@ -31,6 +31,7 @@ from orchestrator.profile import Profile
 from orchestrator.providers import open_provider
 from orchestrator.runs import space
 from orchestrator.runs.lint_check import check_project, report_once
+from orchestrator.runs.program import require_program
 from orchestrator.runs.spec import profile_facts
 from orchestrator.session.gpu_check import require_gpus
 from orchestrator.session.machines import await_existing, await_interruption
@@ -95,6 +96,7 @@ def provision(
         with describe_remains(_ledger_at_hand(project, wanted), wanted.path):
             local = local_stack(wanted, tell)  # may take minutes and fail
             if not machines:
+                require_program(wanted, local.python)
                 foreseen.refuse_foreseen(wanted, local)
                 store_ready.require_store(wanted)
         opened = LeaseOpened("", profile_facts(wanted, overrides), for_run, among.gang, among.rank)
@@ -103,7 +105,7 @@ def provision(
         left = keep or for_run is not None
         with end_unprepared(project, ledger, keep=left, tell=tell), describe_remains(ledger):
             with _telling_attempts(project, ledger, first=lease is None):
-                consent = Consent(approve, wanted, agreed)
+                consent = Consent(approve, wanted, agreed, up=ledger.lease().up_command)
                 job = (ledger, provider, planned, wanted, project, tell, consent)
                 reached = machine_of(*job, avoid, among.only)
             with open_session(project, ledger, wanted, progress=tell, reached=reached) as session:
@@ -116,6 +118,7 @@ def _checked(project: Project, wanted: Profile, strict: bool) -> Checked | None:
     with describe_remains(_ledger_at_hand(project, wanted), wanted.path):
         read_lock(wanted)
         require_gpu_lock(wanted)
+        require_program(wanted)
         return check_project(wanted, strict=strict)
 
 

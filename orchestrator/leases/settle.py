@@ -126,7 +126,8 @@ def settle_on_exit(project: Project, ledger: Ledger, run_id: str) -> Iterator[No
         if gone.came:
             gone.exists = f"{gone.exists} The results of {few(gone.came)} came from their store."
         if run_id in lost:
-            raise_for_outcome(lost[run_id], ledger.lease().profile["path"])
+            lease = ledger.lease()
+            raise_for_outcome(lost[run_id], lease.profile["path"], up=lease.up_command)
         raise
 
 

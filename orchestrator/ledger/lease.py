@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import shlex
 from collections.abc import Iterator, Mapping, Sequence
 from contextlib import suppress
 from dataclasses import dataclass, field, replace
@@ -175,6 +176,15 @@ class Lease:
     def flaw(self) -> str:
         """What is wrong with a ledger that is not whole, as the end of a sentence."""
         return f"cannot be read ({self.problem.rstrip('.')})" if self.problem else "is damaged"
+
+    @property
+    def up_command(self) -> str:
+        """The `orch up` that leases this machine, with the overrides that were typed. Values that are stored
+        nowhere are "…".
+        """
+        sets = [f"--set {shlex.quote(each)}" for each in self.profile.get("overrides", ())]
+        hidden = [f"--set {key}=…" for key in self.profile.get("withheld", ())]
+        return " ".join(("orch up", shlex.quote(str(self.profile["path"])), *sets, *hidden))
 
     @property
     def open(self) -> bool:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import ast
 import re
 import shlex
 from collections.abc import Mapping, Sequence
@@ -132,6 +133,37 @@ def script_of(argv: Sequence[str]) -> str | None:
         named = program if "/" in program else None
     path = PurePosixPath(named or "/")
     return named if not path.is_absolute() and ".." not in path.parts else None
+
+
+def modules_of(argv: Sequence[str]) -> tuple[str, ...]:
+    """Return the modules that a command of Python cannot begin without: `job` of `python -m job`, and what
+    the text of `python -c` imports outside of any condition.
+    """
+    if not _PYTHON.fullmatch(argv[0]):
+        return ()
+    rest = list(argv[1:])
+    while rest and _PYTHON_FLAGS.fullmatch(rest[0]):
+        rest.pop(0)
+    match rest:
+        case ["-m", module, *_]:
+            return (module,)
+        case ["-c", text, *_]:
+            return _imported(text)
+    return ()
+
+
+def _imported(text: str) -> tuple[str, ...]:
+    try:
+        body = ast.parse(text).body
+    except (SyntaxError, ValueError, RecursionError, MemoryError):  # Python says so itself
+        return ()
+    found: list[str] = []
+    for each in body:
+        if isinstance(each, ast.Import):
+            found += [alias.name for alias in each.names]
+        elif isinstance(each, ast.ImportFrom) and each.module and not each.level:
+            found.append(each.module)
+    return tuple(dict.fromkeys(found))
 
 
 def _after_options(words: Sequence[str], flags: re.Pattern[str]) -> str | None:

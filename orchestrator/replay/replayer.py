@@ -24,6 +24,7 @@ from orchestrator.parity.explain import Unseeded
 from orchestrator.parity.intervention import Intervention
 from orchestrator.parity.recording import Recording, read
 from orchestrator.replay.command_line import localise, module_beside, program_of
+from orchestrator.replay.ending import end_of_fork, end_of_job
 from orchestrator.replay.fork_server import ForkServer, ForkServerLost, ForkServers
 from orchestrator.replay.recipe import Recipe
 from orchestrator.replay.replay import Replay, cores, started_in
@@ -266,9 +267,7 @@ class Replayer:
         self._fault = ended["code"] == BROKEN
         if ended["code"] == REFUSED:
             return "this system lets no program have mounts of its own"
-        return (
-            f"it ended with signal {ended['signal']}" if ended["signal"] else f"it ended with {ended['code']}"
-        )
+        return end_of_fork(ended["code"], ended["signal"])
 
     def _stdin(self, imposed: Intervention) -> str:
         given = imposed.stdin or self.rerun.stdin
@@ -363,7 +362,7 @@ class Replayer:
                 time.sleep(0.2)
         except OrchError as error:
             return error.message
-        return f"it ended: {state.exit.reason}" if state.exit else "it was lost"
+        return end_of_job(state.exit)
 
     def _argv(self, copy: Copy, imposed: Intervention) -> tuple[str, ...]:
         python = imposed.python or self.rerun.python
@@ -376,13 +375,13 @@ class Replayer:
             return (python, "-m", self.program.name, *arguments)
         return (python, self._program_there(copy, imposed), *arguments)
 
-    def _why(self, run: RunDir, ending: str, recording: Recording) -> str:
+    def _why(self, run: RunDir, ended: str, recording: Recording) -> str:
         refused = first_line(Path(run.path("refused")))
         if refused:
             return f"it writes to {refused}, which a repeated run may not change"
         said = plain(last_bytes(Path(run.log), _LAST).decode("utf-8", "replace"))
         lines = [line for line in said.splitlines() if line.strip()]
-        return f"{ending}; {lines[-1].strip()[:200]}" if lines else f"{ending}; {recording.why}"
+        return f"{ended}; {lines[-1].strip()[:200]}" if lines else f"{ended}; {recording.why}"
 
 
 def _unseeded(line: str) -> Unseeded:

@@ -47,7 +47,7 @@ def money(dollars: float) -> str:
 
 
 def share(part: float | None) -> str:
-    return "unknown" if part is None else f"{part * 100:.0f} %"
+    return "unknown" if part is None else f"{part * 100:.0f}%"
 
 
 def table(rows: list[list[str]], *, indent: str = "", fit: int | None = None) -> str:

@@ -151,6 +151,8 @@ def _one_change(profile: Mapping[str, Any]) -> Iterator[Row]:
         return
     first = found[0]
     yield "one change", f"{first['change']}."
+    if startup_share(profile):
+        yield "", "It changes the steps alone; most of this run was before them."
     if first["because"] != profile.get("because"):
         yield "", f"{first['because']}"
     yield "", _gain(first)
@@ -223,7 +225,7 @@ def _here(keep: Mapping[str, Any]) -> str:
 
 def _longer(change: Mapping[str, Any]) -> str:
     worst = change["time_at_worst"] - 1
-    return f"at most {worst * 100:.0f} % longer" if worst > 0 else "as fast"
+    return f"at most {worst * 100:.0f}% longer" if worst > 0 else "as fast"
 
 
 def _cost(found: Mapping[str, Any]) -> str:

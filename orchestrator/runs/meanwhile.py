@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import contextlib
+import os
 import threading
 import time
 from collections.abc import Iterator, Sequence
@@ -17,6 +18,7 @@ from orchestrator.session import connect as connecting
 from orchestrator.session.session import Session
 
 if TYPE_CHECKING:
+    from orchestrator.runs.mlflow_live import Live
     from orchestrator.runs.pace import Paced
 
 _EVERY_S = 5.0
@@ -56,6 +58,15 @@ def _pace(session: Session, run_id: str, watching: Watching) -> Paced:
     return Paced(session, run_id, watching)
 
 
+def _logged(session: Session, run_id: str) -> Live | None:
+    if session.profile.mlflow.uri is None and "MLFLOW_TRACKING_URI" not in os.environ:
+        return None
+    from orchestrator.runs.mlflow_live import live
+
+    known = session.ledger.lease().runs.get(run_id)
+    return live(session.project, session.profile, run_id, known.attempt if known else 1)
+
+
 @contextlib.contextmanager
 def brought_meanwhile(session: Session, run_id: str) -> Iterator[Meanwhile]:
     """Download new files during the block, over a connection of its own.
@@ -91,6 +102,9 @@ class Meanwhile(threading.Thread):
         pace = _pace(session, run_id, self._watching) if self._watching else None
         self._printed = pace.printed if pace else None
         self._pace = [_Timed(pace, pace.every_s)] if pace else []
+        self._logged = _logged(session, run_id)
+        if self._logged is not None:
+            self._pace.append(_Timed(self._logged, _SELDOM_S))
         self._host: Host | None = None
         self._ends = threading.Event()
         self._told: set[str] = set()
@@ -117,6 +131,8 @@ class Meanwhile(threading.Thread):
         """Note the next bytes of the run's output."""
         if self._printed is not None:
             self._printed.read(data)
+        if self._logged is not None:
+            self._logged.printed(data)
 
     def forgo(self) -> None:
         """Download nothing more at the end."""

@@ -6,49 +6,30 @@ is followed by one that finds the MLflow run by its tag, and completes it.
 
 from __future__ import annotations
 
-import json
 import math
 import os
 import re
-import secrets
 from collections.abc import Iterator, Mapping, Sequence
-from dataclasses import asdict, dataclass, replace
+from dataclasses import dataclass, replace
 from pathlib import Path
-from typing import Annotated, Any
+from typing import Any
 
 from orchestrator.errors import ProfileError
-from orchestrator.hosts.atomic import atomic_write
 from orchestrator.model import Progress, RunRecord
-from orchestrator.model.answers import SHORT, Like, Malformed, Most, decoded
-from orchestrator.model.files import open_regular, regular_bytes
+from orchestrator.model.answers import Malformed
+from orchestrator.model.files import open_regular
 from orchestrator.model.outcomes import ExitReason
 from orchestrator.model.progress import notice
 from orchestrator.profile import Profile
 from orchestrator.profile.overrides import covered
 from orchestrator.runs.curves import curves_of
-from orchestrator.runs.mlflow_server import MlflowError, Server, takes_files
+from orchestrator.runs.mlflow_notes import MARK, Notes, curve_key
+from orchestrator.runs.mlflow_server import MlflowError, Server, metric_name, takes_files
 from orchestrator.session.project import Project
 
-_FOLDER = "mlflow"
-_MARK = "orch.id"
 _LONGEST = 500
 _LARGEST_FILE = 5 << 30
-_UNNAMEABLE = re.compile(r"[^\w\-. /]")
 _FLAG = re.compile(r"--([A-Za-z][\w-]*)(?:=(.*))?\Z", re.S)
-
-
-@dataclass(frozen=True)
-class _Note:
-    """One end of a run. `id`: the tag of its MLflow run; `logged`: everything was logged."""
-
-    attempt: int
-    id: Annotated[str, Like("[0-9a-f]{32}")]
-    logged: bool = False
-
-
-@dataclass(frozen=True)
-class _Notes:
-    ends: Annotated[tuple[_Note, ...], Most(1_000)] = ()
 
 
 def log_end(project: Project, profile: Profile, record: RunRecord, tell: Progress) -> None:
@@ -87,19 +68,20 @@ class _End:
     tell: Progress
 
     def log(self) -> None:
-        note = self._note()
+        notes = Notes(self.project, self.record.run_id)
+        note = replace(notes.of(max(1, len(self.record.attempts))), live=False)
         if note.logged:
             return
-        self._keep(note)
+        notes.keep(note)
         experiment = self.server.experiment(self.profile.mlflow.experiment or self.profile.name)
         started, ended = self._times_ms()
-        run, artifacts = self.server.run(experiment, self.record.run_id, started, (_MARK, note.id))
-        self.server.log(run, self._params(), list(self._metrics(ended)), self._tags())
+        run, artifacts = self.server.run(experiment, self.record.run_id, started, (MARK, note.id))
+        self.server.log(run, self._params(), list(self._metrics(ended, note.sent)), self._tags())
         if self.profile.mlflow.artifacts:
             self._upload(artifacts)
         self.server.end(run, _status(self.record), ended)
         self._register(run, artifacts)
-        self._keep(replace(note, logged=True))
+        notes.keep(replace(note, logged=True))
 
     def _register(self, run: str, artifacts: str) -> None:
         model, accepted = self.profile.mlflow.model, (self.record.acceptance or {}).get("accepted", True)
@@ -132,24 +114,26 @@ class _End:
         }
         known = {f"orch.{name}": str(value) for name, value in facts.items() if value}
         given = {**_flags(record.command or ()), **env, **known}
-        return {_name(name): value[:_LONGEST] for name, value in given.items() if value}
+        return {metric_name(name): value[:_LONGEST] for name, value in given.items() if value}
 
-    def _metrics(self, ended: int) -> Iterator[dict[str, Any]]:
+    def _metrics(self, ended: int, sent: Mapping[str, float]) -> Iterator[dict[str, Any]]:
         """Yield the run's curves, then its final metrics, 1 ms later, because MLflow shows the latest value.
 
-        Values that are no finite number are left out.
+        `sent`: the last steps that were logged while it trained. Values that are no finite number are left
+        out.
         """
         record = self.record
         folder = Path(record.path)
         curves = curves_of(folder, record.artifacts, folder / "output.log")
         for curve in curves:
+            after = sent.get(curve_key(curve.axis, curve.name), -math.inf)
             for x, y in zip(curve.xs, curve.ys, strict=True):
-                if math.isfinite(y):
-                    yield {"key": _name(curve.name), "value": y, "timestamp": ended, "step": int(x)}
+                if x > after and math.isfinite(y):
+                    yield {"key": metric_name(curve.name), "value": y, "timestamp": ended, "step": int(x)}
         last = max((int(curve.xs[-1]) for curve in curves), default=0)
         for name, value in record.metrics.items():
             if isinstance(value, int | float) and not isinstance(value, bool) and math.isfinite(value):
-                yield {"key": _name(name), "value": float(value), "timestamp": ended + 1, "step": last}
+                yield {"key": metric_name(name), "value": float(value), "timestamp": ended + 1, "step": last}
 
     def _tags(self) -> dict[str, str]:
         record = self.record
@@ -201,30 +185,6 @@ class _End:
         begun = int((started or ended or 0) * 1000)
         return begun, max(begun, int((ended or 0) * 1000))
 
-    # ------------------------------------------------------------ what was logged
-
-    @property
-    def _place(self) -> Path:
-        return self.project.state / _FOLDER / f"{self.record.run_id}.json"
-
-    def _notes(self) -> _Notes:
-        try:
-            return decoded(_Notes, regular_bytes(self._place, SHORT))
-        except (OSError, Malformed):
-            return _Notes()
-
-    def _note(self) -> _Note:
-        attempt = max(1, len(self.record.attempts))
-        known = (note for note in self._notes().ends if note.attempt == attempt)
-        return next(known, _Note(attempt, secrets.token_hex(16)))
-
-    def _keep(self, note: _Note) -> None:
-        self.project.ignore_state()
-        self._place.parent.mkdir(parents=True, exist_ok=True)
-        others = tuple(each for each in self._notes().ends if each.attempt != note.attempt)
-        kept = _Notes((*others, note)[-1_000:])
-        atomic_write(self._place, json.dumps(asdict(kept)).encode())
-
 
 def _status(record: RunRecord) -> str:
     if record.succeeded:
@@ -243,8 +203,3 @@ def _flags(command: Sequence[str]) -> Mapping[str, str]:
         alone = "true" if following.startswith("--") else following
         found[flag[1]] = alone if flag[2] is None else flag[2]
     return found
-
-
-def _name(name: str) -> str:
-    """Replace the characters that MLflow does not allow in names."""
-    return _UNNAMEABLE.sub("_", name)[:250] or "_"

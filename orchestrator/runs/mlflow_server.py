@@ -5,6 +5,7 @@ from __future__ import annotations
 import base64
 import http.client
 import json
+import re
 import time
 import urllib.error
 import urllib.parse
@@ -25,12 +26,19 @@ _MOST_BYTES = 1 << 20
 _MOST_METRICS, _MOST_PARAMS, _MOST_TAGS = 900, 100, 100
 """Maximum numbers in one request; the server refuses more."""
 
+_UNNAMEABLE = re.compile(r"[^\w\-. /]")
+
 Facts = Mapping[str, str]
 
 
 def takes_files(artifacts: str) -> bool:
     """Return whether the server itself stores files at this artifact address, as with --serve-artifacts."""
     return urllib.parse.urlsplit(artifacts).scheme == "mlflow-artifacts"
+
+
+def metric_name(name: str) -> str:
+    """Replace the characters that MLflow does not allow in names of metrics and parameters."""
+    return _UNNAMEABLE.sub("_", name)[:250] or "_"
 
 
 class MlflowError(Exception):

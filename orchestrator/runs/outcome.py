@@ -21,12 +21,12 @@ _TAIL = 16 << 10
 
 
 def raise_for_outcome(
-    record: RunRecord, profile: str, *, leased: bool = True, again: str = "orch train"
+    record: RunRecord, profile: str, *, leased: bool = True, again: str = "orch train", up: str = ""
 ) -> RunRecord:
     """Return the record of a run that succeeded. For any other run, raise RunFailed with the record.
 
     `leased`: whether the machine on which it ran is still leased, as far as is known here. `again`: the
-    command that trains again.
+    command that trains again. `up`: the one that leased its machine; default: without overrides.
     """
     if record.succeeded:
         return complete_record(record, leased=leased)
@@ -38,7 +38,7 @@ def raise_for_outcome(
         left = f"All but {len(record.not_fetched)} of its paths, which stayed on the machine, are"
     machine = "The machine is gone." if gone else _runs_on(record)
     unsent, declare = _unsent(record, Path(profile), again)
-    elsewhere = f"orch down && orch up {shlex.quote(profile)} && {again}"
+    elsewhere = f"orch down && {up or f'orch up {shlex.quote(profile)}'} && {again}"
     what_next = elsewhere if gone else declare or _what_next(record)
     if record.lacked:
         what_next = more_memory(record.lacked, profile, elsewhere)

@@ -13,7 +13,7 @@ class Cadence:
     The first four pauses are a quarter of `base`, for short jobs; after every `doubling` bytes of trace, by
     any process, the pause doubles. So each doubling costs a fixed number of bytes, whatever the number of
     processes and the length of lines, and a week has at most about fifteen. Writing lines never takes more
-    than 0.5 % of a core.
+    than 0.5% of a core.
     """
 
     def __init__(self, base: float = 1.0, doubling: int = DOUBLING) -> None:

@@ -5,7 +5,6 @@ Otherwise TensorFlow would train on the CPU.
 
 from __future__ import annotations
 
-import shlex
 import time
 
 from orchestrator.errors import StackError
@@ -48,7 +47,7 @@ def _is_of_others(session: Session) -> bool:
 
 
 def _without(session: Session, wanted: Bound, seen: int, said: Completed) -> StackError:
-    machine, path = session.machine, shlex.quote(str(session.profile.path))
+    machine, up = session.machine, session.ledger.lease().up_command
     image = machine.detail.get("image", "its image")
     words = last_words(said.stdout + said.stderr, 200) or "nothing"
     why = (
@@ -66,7 +65,7 @@ def _without(session: Session, wanted: Bound, seen: int, said: Completed) -> Sta
     error = StackError(
         f"{machine.instance_type} was rented for its GPU, but {why} Training would run on its CPU.",
         exists=f"{machine.id} is still running, at ${machine.price:.2f}/h, until its deadline.",
-        next_command=f"{first}orch down && orch up {path}{note}",
+        next_command=f"{first}orch down && {up}{note}",
     )
-    error.once_ended = f"{first}orch up {path}{note}" if note else None
+    error.once_ended = f"{first}{up}{note}" if note else None
     return error

@@ -22,6 +22,8 @@ if TYPE_CHECKING:
     from orchestrator.session.team import Team
 
 RUN_RECORD, SWEEP_RECORD = "run.json", "sweep.json"
+PROFILE = Path("orch.yaml")
+"""The profile that `orch init` writes, and that a command takes which names none."""
 _RECORDS = (RUN_RECORD, SWEEP_RECORD)
 """What a folder in `runs/` holds, one of them."""
 
@@ -44,8 +46,26 @@ class Project:
     @property
     def up_command(self) -> str:
         """The command that leases a machine, with the orch.yaml of this folder if there is one."""
-        near = next((each for each in (Path("orch.yaml"), self.root / "orch.yaml") if each.is_file()), None)
+        near = self._own_profile()
         return f"orch up {shlex.quote(os.path.relpath(near)) if near else 'PROFILE.yaml'}"
+
+    def default_profile(self) -> Path:
+        """The profile of a command that names none: orch.yaml of the current folder, or of the project.
+
+        Raises UsageError if there is none, and names profiles that are near.
+        """
+        if near := self._own_profile():
+            return Path(os.path.relpath(near))
+        from orchestrator.profile.nearby import profiles_near
+
+        others = [os.path.relpath(each) for each in profiles_near(PROFILE)]
+        if others:
+            named = ", ".join(others[:5]) + (" and others" if len(others) > 5 else "")
+            raise UsageError(f"There is no {PROFILE} here. Name a profile; there is {named}.")
+        raise UsageError(f"There is no {PROFILE} here.", next_command="orch init")
+
+    def _own_profile(self) -> Path | None:
+        return next((each for each in (PROFILE, self.root / PROFILE) if each.is_file()), None)
 
     @property
     def first_run_command(self) -> str:

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import shlex
 import threading
 import time
 from collections.abc import Callable
@@ -214,7 +213,7 @@ def _gone(lease: Lease, ending: Ending | None) -> MachineGone:
         f"The machine of {lease.id} is gone: "
         f"{why}" + (f" Results that were not pulled: {lost}." if lost else ""),
         exists=NOTHING_RUNS,
-        next_command=f"orch down && orch up {shlex.quote(lease.profile['path'])}",
+        next_command=f"orch down && {lease.up_command}",
     )
     error.ending = ending
     return error

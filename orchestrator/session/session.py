@@ -105,7 +105,7 @@ class Session:
             raise HostError(
                 f"The machine could not start its idle watch: {last_words(done.stderr)}",
                 exists=f"{self.machine.id} is still running, at ${self.machine.price:.2f}/h.",
-                next_command="orch up " + str(self.profile.path),
+                next_command=self.ledger.lease().up_command,
             )
         self._note_timer(done.stdout)
 

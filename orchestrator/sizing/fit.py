@@ -15,7 +15,7 @@ _STUDENT = (
     12.71, 4.30, 3.18, 2.78, 2.57, 2.45, 2.36, 2.31, 2.26, 2.23, 2.20, 2.18, 2.16, 2.14, 2.13,
     2.12, 2.11, 2.10, 2.09, 2.09, 2.08, 2.07, 2.07, 2.06, 2.06, 2.06, 2.05, 2.05, 2.05, 2.04,
 )  # fmt: skip
-"""Student's t: how many deviations contain 95 % of the expected values, by degrees of freedom from 1."""
+"""Student's t: how many deviations contain 95% of the expected values, by degrees of freedom from 1."""
 
 _BEND = 2.0
 """A bend counts if the middle is more than so many deviations of equal steps below the line across it."""
@@ -26,7 +26,7 @@ _ALIKE = 1e-4
 
 @dataclass(frozen=True)
 class Estimate:
-    """A number, and the interval that contains 95 % of the expected values."""
+    """A number, and the interval that contains 95% of the expected values."""
 
     value: float
     low: float

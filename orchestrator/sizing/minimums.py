@@ -86,7 +86,7 @@ def _memory(model: Model, batch: int) -> Minimum:
     held = model.held.at(batch)
     reason = (
         f"the process holds {_gib(held.value)} at batch {batch} (up to {_gib(held.high)}), "
-        "10 % more to spare, the system 0.5 GiB"
+        "10% more to spare, the system 0.5 GiB"
     )
     need = held.high * HEADROOM + SYSTEM
     return Minimum("memory", _whole(need), reason, estimated=model.measured.gpu is not None)
@@ -97,9 +97,7 @@ def _memory_beside_gpu(model: Model, batch: int) -> Minimum:
     device = model.device(batch)
     if model.measured.gpu is not None or device is None:
         need = held.high * HEADROOM + SYSTEM
-        reason = (
-            f"the process holds {_gib(held.value)} beside the GPU, 10 % more to spare, the system 0.5 GiB"
-        )
+        reason = f"the process holds {_gib(held.value)} beside the GPU, 10% more to spare, the system 0.5 GiB"
         return Minimum("memory", _whole(need), reason)
     beside = max(float(model.measured.base), held.high - device.value)
     reason = f"{_gib(beside)} that stay in main memory, 2.5 GiB of CUDA's libraries, 0.5 GiB of the system"
@@ -114,7 +112,7 @@ def _device_memory(model: Model, batch: int) -> Minimum | None:
     need = device.high * FRAGMENTS + CUDA_DEVICE
     reason = (
         f"a step's peak is {_gib(device.value)} at batch {batch} (up to {_gib(device.high)}), "
-        "10 % for gaps, 0.75 GiB for CUDA"
+        "10% for gaps, 0.75 GiB for CUDA"
     )
     return Minimum("accelerator.memory", _whole(need), reason, estimated=model.measured.gpu is None)
 

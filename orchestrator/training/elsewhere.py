@@ -112,7 +112,7 @@ def followed(
         f"machine uploads to {run.draft.store}, every 30 s"
     )
     following = _Following(project, project.ledger(lease.id), run, stored, verb, output, tell)
-    return raise_for_outcome(following.to_the_end(), lease.profile["path"])
+    return raise_for_outcome(following.to_the_end(), lease.profile["path"], up=lease.up_command)
 
 
 @dataclass(frozen=True)

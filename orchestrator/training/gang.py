@@ -260,7 +260,9 @@ class _Gang:
             whole = _ended_as(whole, begun.exit, f"node {rank}: {detail}")
         _written(whole)
         try:
-            raise_for_outcome(whole, self._leases[0].profile["path"], again=self._wish.anew(self._profile))
+            again, first_lease = self._wish.anew(self._profile), self._leases[0]
+            path, up = first_lease.profile["path"], first_lease.up_command
+            raise_for_outcome(whole, path, again=again, up=up)
         except RunFailed as error:
             return error
         return errors[rank]

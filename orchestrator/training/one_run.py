@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import shlex
 from collections.abc import Iterator
 from contextlib import contextmanager
 from dataclasses import replace
@@ -20,6 +19,7 @@ from orchestrator.runs import attempts, collect, follow, record_file, space
 from orchestrator.runs.lint_check import check_project, report_once
 from orchestrator.runs.metrics import is_finished
 from orchestrator.runs.outcome import raise_for_outcome
+from orchestrator.runs.program import require_program
 from orchestrator.runs.spec import require_given
 from orchestrator.session.interrupts import Interrupts
 from orchestrator.session.project import Project
@@ -77,6 +77,7 @@ def one_run(
         after_up(project, profile.name, tell)
         if not pending:
             load(profile.path, overrides=(*lease.profile["overrides"], *wish.overrides), files=True)
+            require_program(profile)
             _require_space(project, lease, profile, name, wish)
             report_once(check_project(profile, strict=wish.strict), project.state, tell)
         with opened(project, lease, name, profile, tell, again=wish.command(profile, name)) as session:
@@ -87,12 +88,14 @@ def one_run(
                 wish.node.wait(session, name)
             interrupts.begun = True
             if not begin(session, name, draft, wish):
-                return raise_for_outcome(_lost(session, name), lease.profile["path"], again=anew)
+                return raise_for_outcome(
+                    _lost(session, name), lease.profile["path"], again=anew, up=lease.up_command
+                )
             turn.give_back()
             if wish.detach and not (pending and _has_ended(session, name)):
                 return running(session, name)
             done = finish(session, name, output, turn)
-            done = raise_for_outcome(done, lease.profile["path"], again=anew)
+            done = raise_for_outcome(done, lease.profile["path"], again=anew, up=lease.up_command)
             return replace(done, started=not pending)
 
 
@@ -147,15 +150,18 @@ def other_machine(leased: Profile, wanted: Profile) -> list[str]:
     return [name for name in _OF_THE_MACHINE if getattr(leased, name) != getattr(wanted, name)]
 
 
-def refuse_another_machine(leased: Profile, wanted: Profile) -> None:
-    """Refuse overrides that describe the machine: it exists already, so they would have no effect."""
+def refuse_another_machine(leased: Profile, wanted: Profile, up: str) -> None:
+    """Refuse overrides that describe the machine: it exists already, so they would have no effect.
+
+    `up`: the command that leased it.
+    """
     changed = other_machine(leased, wanted)
     if changed:
         raise UsageError(
             f"`train --set` cannot change {', '.join(changed)}: the machine exists already, as `up` "
             "created it.",
             exists="The machine is still running; `orch status` shows it.",
-            next_command=f"orch down && orch up {shlex.quote(str(leased.path))} --set …",
+            next_command=f"orch down && {up} --set …",
         )
 
 

@@ -183,7 +183,7 @@ def _require_open(session: Session, run_id: str) -> None:
         raise Busy(
             f"The machine of {lease.id} was ended by another call before {run_id} was started.",
             exists=NOTHING_RUNS,
-            next_command=f"orch up {lease.profile['path']}",
+            next_command=lease.up_command,
         )
 
 

@@ -1,19 +1,22 @@
-"""The line of examples/schedule/crontab, carried out as cron does, on a project of its own."""
+"""The commands of examples/schedule, carried out as their schedulers do, on a project of its own."""
 
 from __future__ import annotations
 
 import fcntl
 import json
 import os
+import shlex
 import shutil
 import subprocess
 import sys
+from collections.abc import Mapping
 from pathlib import Path
 
 import pytest
 
 from tests.conftest import ROOT
 from tests.e2e.project import HELLO, Project
+from tests.unit.repository.test_schedule_examples import container, document, steps, unit
 
 pytestmark = [pytest.mark.machine, pytest.mark.slow]
 
@@ -72,3 +75,74 @@ def test_the_same_command_finishes_a_run_that_was_left_running(project: Project)
     done = project.json(*command[:-1])
     assert done["exit"]["reason"] == "completed" and len(done["attempts"]) == 1
     assert project.json("status")["leases"] == []
+
+
+# ---------------------------------------------------------------- where each call gets a fresh disk
+
+
+def carried_out(
+    project: Project, folder: Path, command: list[str], environ: Mapping[str, str]
+) -> subprocess.CompletedProcess[str]:
+    """Run a command in `folder`, with its leases noted in a store as the examples advise."""
+    given = {name: os.environ[name] for name in ("HOME", "XDG_STATE_HOME") if name in os.environ}
+    path = f"{Path(sys.executable).parent}:{os.environ['PATH']}"
+    ledger = {"ORCH_LEDGER": (project.folder.parent / "store").as_uri()}
+    own = {**given, "PATH": path, "ORCH_STATE_HOME": str(project.state), **ledger, **environ}
+    return subprocess.run(
+        command, cwd=folder, env=own, capture_output=True, text=True, check=False, timeout=300
+    )
+
+
+def checkout(project: Project, name: str, script: str) -> Path:
+    """A fresh copy of the project, as a runner or a pod has it."""
+    folder = project.folder.parent / name
+    folder.mkdir()
+    for file in project.folder.iterdir():
+        if file.is_file():
+            shutil.copy(file, folder)
+    (folder / "train.py").write_text(script)
+    return folder
+
+
+def as_github(project: Project, folder: Path, number: str) -> tuple[list[int], str]:
+    """The steps of the workflow that are shell, as a runner does them: their exit codes, and the summary."""
+    summary = folder / "summary.md"
+    run = document("github-actions.yml")["env"]["RUN"].replace("${{ github.run_id }}", number)
+    codes: list[int] = []
+    for step in steps():
+        if "run" not in step or step["run"].startswith("pip install"):
+            continue
+        if any(codes) and step.get("if") != "always()":
+            continue
+        shell = ["bash", "--noprofile", "--norc", "-eo", "pipefail", "-c", step["run"]]
+        environ = {"RUN": run, "GITHUB_STEP_SUMMARY": str(summary)}
+        codes.append(carried_out(project, folder, shell, environ).returncode)
+    return codes, summary.read_text()
+
+
+def test_the_steps_of_the_workflow_train_tear_down_and_summarise(project: Project) -> None:
+    codes, summary = as_github(project, checkout(project, "good", HELLO), "7")
+    assert codes == [0, 0, 0] and summary.startswith("## ✅ nightly-7: Trained")
+    codes, summary = as_github(project, checkout(project, "bad", "raise SystemExit('no data today')"), "8")
+    assert codes == [6, 0, 0] and summary.startswith("## ❌ nightly-8")
+    assert "no data today" in summary
+    assert project.json("status")["leases"] == []
+
+
+def test_the_container_of_the_cron_job_runs_its_command(project: Project) -> None:
+    found = container()
+    command = [word.replace("$(JOB_NAME)", "forecast-nightly-29") for word in found["command"]]
+    folder = checkout(project, "pod", HELLO)
+    assert carried_out(project, folder, command, {}).returncode == 0
+    record = json.loads((folder / "runs/forecast-nightly-29/run.json").read_text())
+    assert record["exit"]["reason"] == "completed"
+
+
+def test_the_service_of_systemd_runs_its_command(project: Project) -> None:
+    line = unit("orch-nightly.service")["Service"]["ExecStart"]
+    line = line.replace("/opt/orch/.venv/bin", str(Path(sys.executable).parent))
+    command = shlex.split(line.replace("$$", "$").replace("%%", "%"))
+    folder = checkout(project, "service", HELLO)
+    assert carried_out(project, folder, command, {}).returncode == 0
+    (record,) = (json.loads(file.read_text()) for file in folder.glob("runs/nightly-20*/run.json"))
+    assert record["exit"]["reason"] == "completed"

@@ -186,7 +186,7 @@ def stacked(found: Stacked) -> Markup:
     if len(found.edges) < 2:
         return Markup("")
     begin, end = found.edges[0], found.edges[-1]
-    x, y = along(begin, end, "s"), Scale(0.0, 1.0, ((0.0, "0 %"), (0.5, "50 %"), (1.0, "100 %")))
+    x, y = along(begin, end, "s"), Scale(0.0, 1.0, ((0.0, "0%"), (0.5, "50%"), (1.0, "100%")))
     floor = [0.0] * (len(found.edges) - 1)
     paths = []
     for layer in found.layers:
@@ -237,7 +237,7 @@ def _marks(found: Stacked, x: Scale) -> Iterator[Markup]:
 def _stacked_data(found: Stacked) -> str:
     middles = [float(f"{(a + b) / 2:.5g}") for a, b in zip(found.edges, found.edges[1:], strict=False)]
     series = [
-        {"name": layer.name, "x": middles, "y": [f"{value * 100:.0f} %" for value in layer.shares]}
+        {"name": layer.name, "x": middles, "y": [f"{value * 100:.0f}%" for value in layer.shares]}
         for layer in found.layers
     ]
     return json.dumps(

@@ -154,13 +154,17 @@ def _model(record: RunRecord) -> tuple[str, bool | None]:
             f"{counted(len(wrong), 'model file')} {verb} not do here what {they} did there",
             False,
         )
-    one = len(judged) == 1
-    return (
-        "the model does here what it did there"
-        if one
-        else f"all {len(judged)} model files do here what they did there",
-        True,
-    )
+    if len(judged) < len(files):
+        left = len(files) - len(judged)
+        verb = "does" if len(judged) == 1 else "do"
+        was = "was" if left == 1 else "were"
+        return (
+            f"{len(judged)} of {len(files)} model files {verb} the same here ({left} {was} not checked)",
+            None,
+        )
+    if len(judged) == 1:
+        return "the model does here what it did there", True
+    return f"all {len(judged)} model files do here what they did there", True
 
 
 def _missing(record: RunRecord) -> str:

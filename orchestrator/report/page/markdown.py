@@ -28,7 +28,9 @@ _SIGNS = {State.OK: "✅", State.NOTE: "⚠️", State.BAD: "❌", State.BUSY: "
 _MARKS = {Mark.EQUAL: "=", Mark.ROUNDING: "≈", Mark.DIFFERS: "**≠**", Mark.UNKNOWN: "·"}
 _ROWS = 12
 _LINES = 40
-_SPECIAL = re.compile(r"([\\`*_{}\[\]|~]|^[#+=>-]|^\d+(?=[.)]))")
+_SPECIAL = re.compile(r"([\\`*_{}\[\]|~]|^[#+=>-])")
+_NUMBERED = re.compile(r"^(\d{1,9})([.)])(?=\s|$)")
+"""What would begin a numbered list. A backslash before a digit would be shown."""
 _LINKS = {"://": "&#58;//", "@": "&#64;", "www.": "www&#46;"}
 """Text that GitHub and similar sites would turn into a link or a mention."""
 _FOLDED = frozenset(("stack", "results", "cost", "output"))
@@ -153,7 +155,7 @@ def _code(text: str) -> str:
 def _text(text: str) -> str:
     """Escape text for Markdown and HTML, on one line."""
     one = " ".join(plain(text).split())
-    safe = html.escape(_SPECIAL.sub(r"\\\1", one), quote=False)
+    safe = html.escape(_NUMBERED.sub(r"\1\\\2", _SPECIAL.sub(r"\\\1", one)), quote=False)
     for said, shown in _LINKS.items():
         safe = safe.replace(said, shown)
     return safe

@@ -42,7 +42,7 @@ def scale(
     if log and low > 0:
         return _decades(low, high)
     if unit == Unit.SHARE:
-        return Scale(0.0, 1.0, ((0.0, "0 %"), (0.5, "50 %"), (1.0, "100 %")))
+        return Scale(0.0, 1.0, ((0.0, "0%"), (0.5, "50%"), (1.0, "100%")))
     if unit in (Unit.BYTES, Unit.RATE):
         return _binary(high, unit, wanted)
     if unit == Unit.CORES:
@@ -165,7 +165,7 @@ def shown(value: float, unit: Unit) -> str:
     if value != value:
         return "no number"
     if unit == Unit.SHARE:
-        return f"{value * 100:.0f} %"
+        return f"{value * 100:.0f}%"
     if unit == Unit.BYTES:
         return size(value)
     if unit == Unit.RATE:

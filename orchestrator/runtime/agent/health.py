@@ -4,7 +4,7 @@ Each problem is noticed once, reported in the run's output, and kept for its rec
 its spec asks for it: after `stall` seconds without progress, or for a loss that is not finite with `on_nan:
 stop`.
 
-Progress is output or a training step. For a job that has shown no step yet, it is also the use of 5 % of a
+Progress is output or a training step. For a job that has shown no step yet, it is also the use of 5% of a
 core, or of a MiB of disk traffic: a job may load its data, or train unobserved, in silence.
 """
 

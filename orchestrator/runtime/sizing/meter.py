@@ -45,7 +45,7 @@ class Meter:
         """Let the CPU's allocator own one large region, as that of a GPU does from the start.
 
         It grows by doubling otherwise, and a tensor that is alone in a new region counts as all of it. The
-        pages are never touched; their accounting costs 3 % of them, which is not counted.
+        pages are never touched; their accounting costs 3% of them, which is not counted.
         """
         if self.device == "CPU:0" and self.counts:
             without = resident_bytes()

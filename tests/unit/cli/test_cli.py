@@ -153,3 +153,36 @@ def test_nonsense_is_refused_in_a_sentence(
     assert (refused.returncode, error["exit_code"]) == (2, 2), error
     assert said in error["message"] and len(error["message"]) < 500
     assert said in orch(*argv).stderr
+
+
+PROFILE = "version: 1\nname: own\ncloud: local\nresources: {cpus: 1, memory: 1 GiB, disk: 1 GiB}\n"
+TRAIN = 'train: {command: [python, -c, "pass"]}\n'
+
+
+def test_the_profile_of_the_project_need_not_be_typed(tmp_path: Path) -> None:
+    (tmp_path / "orch.yaml").write_text(PROFILE + TRAIN)
+    (tmp_path / "train.py").touch()
+    below = tmp_path / "notebooks"
+    below.mkdir()
+    assert "train.py" not in orch("skipped", cwd=tmp_path).stdout
+    for verb in (("plan",), ("skipped",), ("up", "--dry-run"), ("sweep",), ("run", "--run-id", "one")):
+        refused = orch(*verb, cwd=below)
+        assert refused.returncode == 2 and "There is no orch.yaml here" in refused.stderr
+        assert "Next: orch init" in refused.stderr
+        assert "There is no orch.yaml" not in orch(*verb, cwd=tmp_path).stderr
+
+
+def test_the_profile_of_a_folder_with_leases_is_found_from_below(tmp_path: Path) -> None:
+    (tmp_path / "orch.yaml").write_text(PROFILE + TRAIN)
+    ledger = tmp_path / ".orch/own-000000/ledger.jsonl"
+    ledger.parent.mkdir(parents=True)
+    ledger.touch()
+    below = tmp_path / "notebooks"
+    below.mkdir()
+    assert orch("skipped", cwd=below).returncode == 0
+
+
+def test_profiles_with_other_names_are_not_chosen_but_named(tmp_path: Path) -> None:
+    (tmp_path / "gpu.yaml").write_text(PROFILE + TRAIN)
+    refused = orch("plan", cwd=tmp_path)
+    assert refused.returncode == 2 and "Name a profile; there is gpu.yaml." in refused.stderr

@@ -2,7 +2,10 @@
 
 from __future__ import annotations
 
+import functools
 import os
+import shlex
+import shutil
 import subprocess
 import sys
 from pathlib import Path
@@ -39,6 +42,64 @@ def completed(folder: Path, *words: str) -> list[str]:
         check=True, capture_output=True, text=True,
     )  # fmt: skip
     return said.stdout.split()
+
+
+ZSH = """
+compdef() {{ }}
+eval "$(orch --show-completion)"
+_arguments() {{ print -r -- "$@" }}
+words=({words}) CURRENT={count}
+_orch_completion
+"""
+FISH = "orch --show-completion | source; complete --do-complete {line}"
+
+
+def offered(folder: Path, shell: str, *words: str) -> str:
+    """What zsh or fish is told for the last of `words`."""
+    program = shutil.which(shell)
+    if program is None:
+        pytest.skip(f"{shell} is not here: apt-get install {shell}")
+    script = ZSH if shell == "zsh" else FISH
+    line = shlex.quote(" ".join(words))
+    asked = script.format(words=shlex.join(words), count=len(words), line=line)
+    bare = ["--no-rcs", "-c", asked] if shell == "zsh" else ["--no-config", "-c", asked]
+    path = f"{ORCH.parent}:{os.environ['PATH']}"
+    environ = {**os.environ, "PATH": path, "SHELL": program, "HOME": str(folder)}
+    said = subprocess.run(
+        [program, *bare], cwd=folder, env=environ, check=True, capture_output=True, text=True
+    )
+    assert not said.stderr
+    return said.stdout
+
+
+@pytest.mark.processes
+@pytest.mark.parametrize("shell", ["zsh", "fish"])
+def test_other_shells_complete_the_same(project: Path, shell: str) -> None:
+    assert "train" in offered(project, shell, "orch", "tra")
+    assert "--local-parity" in offered(project, shell, "orch", "train", "--loc")
+    runs = offered(project, shell, "orch", "report", "ni")
+    assert "nightly-1" in runs and "nightly-2" in runs and "other" not in runs
+
+
+@pytest.mark.processes
+@pytest.mark.parametrize("shell", ["zsh", "fish"])
+def test_what_is_installed_is_found_by_a_new_shell(project: Path, shell: str, tmp_path: Path) -> None:
+    """`orch --install-completion` writes where the shell looks when it begins."""
+    program = shutil.which(shell)
+    if program is None:
+        pytest.skip(f"{shell} is not here: apt-get install {shell}")
+    home = tmp_path / "home"
+    home.mkdir()
+    path = f"{ORCH.parent}:{os.environ['PATH']}"
+    environ = {"HOME": str(home), "PATH": path, "TERM": "dumb", "SHELL": program}
+    run = functools.partial(
+        subprocess.run, cwd=project, env=environ, check=True, capture_output=True, text=True
+    )
+    run([program, "-c", "orch --install-completion; true"])
+    if shell == "zsh":
+        assert run([program, "-ic", "print $_comps[orch]"]).stdout.split()[-1] == "_orch"
+    else:
+        assert "train" in run([program, "-c", "complete --do-complete 'orch tra'"]).stdout
 
 
 @pytest.mark.processes

@@ -191,3 +191,13 @@ def test_a_record_of_a_later_version_is_refused_by_its_number(tmp_path: Path) ->
     (tmp_path / "run.json").write_text('{"schema": "orch.run/7", "run_id": "r", "exit": "another shape"}')
     with pytest.raises(UsageError, match="version 7 of the record; this orch reads version 1"):
         record_file.read(tmp_path)
+
+
+def test_the_command_that_leases_again_has_what_was_typed() -> None:
+    typed = {"overrides": ["cloud=aws", "train.command=python a b.py"], "withheld": ["train.env.TOKEN"]}
+    opened = {"lease": "digits-1", "profile": {**PROFILE, **typed, "path": "my profiles/p.yaml"}}
+    lease = fold([Event(0, 1000.0, "lease.opened", opened)])
+    assert lease.up_command == (
+        "orch up 'my profiles/p.yaml' --set cloud=aws --set 'train.command=python a b.py' "
+        "--set train.env.TOKEN=…"
+    )

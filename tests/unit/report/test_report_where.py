@@ -243,3 +243,10 @@ def test_whatever_a_trace_holds_there_is_a_screen(lines: list[Any], tmp_path_fac
     found = profile(folder, told)
     json.dumps(found, allow_nan=False)
     assert "limited by" in where_time_went(found)
+
+
+def test_a_change_of_the_steps_is_said_to_be_one_where_start_up_was_most(tmp_path: Path) -> None:
+    found = {**profile(tmp_path, RUNS["slow-input"]), "startup_s": 50.0, "wall_s": 60.0}
+    of_steps = "It changes the steps alone; most of this run was before them."
+    assert of_steps in where_time_went({**found, "mostly_startup": True})
+    assert of_steps not in where_time_went({**found, "mostly_startup": False})

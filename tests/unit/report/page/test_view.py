@@ -2,13 +2,14 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
 from typing import Any
 
 import pytest
 
 from orchestrator.model.outcomes import Stage
 from orchestrator.parity.rungs import Rung
-from orchestrator.report.page import page_of, page_of_two
+from orchestrator.report.page import markdown_of, page_of, page_of_two
 from orchestrator.report.page.model import (
     Charts,
     Commands,
@@ -228,9 +229,9 @@ def test_start_up_comes_before_what_limited_the_steps() -> None:
     seen = {**details().record.profile, "startup_s": 9.96, "mostly_startup": True, "limited_by": "input"}
     page = made(details(profile=seen))
     figure = next(each for each in page.figures.items if each.label == "limited by")
-    assert (figure.value, figure.note) == ("start-up", "83 % of the run")
+    assert (figure.value, figure.note) == ("start-up", "83% of the run")
     assert section(page, "time").lead == (
-        "Limited by start-up. 83 % of the run was imports and set-up, before its first step. The steps were "
+        "Limited by start-up. 83% of the run was imports and set-up, before its first step. The steps were "
         "limited by input. The cores were busy."
     )
 
@@ -334,3 +335,31 @@ def test_two_runs_lie_beside_each_other(tmp_path: Any) -> None:
         "digits-2 loss",
         "digits-2 val loss",
     ]
+
+
+def test_a_model_that_was_not_checked_is_not_said_to_be_the_same() -> None:
+    files = [
+        {"path": "out/scaler.pkl", "loaded": True, "equal": True},
+        {"path": "out/model.pkl", "not_checked": "would run code"},
+    ]
+    page = made(details(model_check={"files": files}))
+    assert page.headline.sentence.endswith("and 1 of 2 model files does the same here (1 was not checked).")
+    files[1] = {"path": "out/model.pkl", "loaded": True, "equal": True}
+    page = made(details(model_check={"files": files}))
+    assert page.headline.sentence.endswith("and all 2 model files do here what they did there.")
+
+
+@pytest.mark.parametrize(
+    ("said", "shown"),
+    [
+        ("4.386", "4.386"),
+        ("4.7 s", "4.7 s"),
+        ("3. third", r"3\. third"),
+        ("12) of", r"12\) of"),
+        ("7.", r"7\."),
+    ],
+)
+def test_a_number_in_markdown_is_no_list_and_has_no_backslash(said: str, shown: str) -> None:
+    page = made(details())
+    note = Section("note", "Note", (Notes((Note("", said),)),))
+    assert f"\n- {shown}\n" in markdown_of(replace(page, sections=(note,)))
