@@ -84,8 +84,8 @@ EXPIRED = frozenset(("ExpiredToken", "ExpiredTokenException", "RequestExpired"))
 
 _VALIDATED = "PendingVerification"
 _INACTIVE = (
-    "AWS has not activated this account for the service. A new account may take a day; before, its sign-up must "
-    "be complete, with a way to pay: https://portal.aws.amazon.com/billing/signup"
+    "AWS has not activated this account for the service in {region}. A new account may take a day, once its "
+    "sign-up is complete, with a way to pay: https://portal.aws.amazon.com/billing/signup"
 )
 _OF_THE_ACCOUNT: dict[str, tuple[str, str | None]] = {
     _VALIDATED: (
@@ -96,12 +96,13 @@ _OF_THE_ACCOUNT: dict[str, tuple[str, str | None]] = {
     "OptInRequired": (_INACTIVE, None),
     "SubscriptionRequiredException": (_INACTIVE, None),
     "Blocked": (
-        "AWS has blocked this account; its support tells why: https://support.console.aws.amazon.com/support",
+        "AWS has blocked this account in {region}; its support tells why: "
+        "https://support.console.aws.amazon.com/support",
         None,
     ),
     "AuthFailure.ServiceLinkedRoleCreationNotPermitted": (
-        "EC2 buys spot machines under a role that the account does not have yet, and these credentials may not "
-        "create it (iam:CreateServiceLinkedRole). Whoever may creates it once; `spot: false` does without.",
+        "EC2 buys spot machines under a role that the account does not have yet, and these credentials may "
+        "not create it (iam:CreateServiceLinkedRole). Whoever may creates it once; `spot: false` needs none.",
         "aws iam create-service-linked-role --aws-service-name spot.amazonaws.com",
     ),
 }
