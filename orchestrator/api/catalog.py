@@ -53,6 +53,7 @@ def _shown(held: Catalog) -> dict[str, Any]:
     return {
         "cloud": held.cloud,
         "date": held.facts.date.isoformat(),
+        "date_without_accelerators": (held.facts.plain or held.facts.date).isoformat(),
         "types": len(held.kinds),
         "prices": sum(len(sales) for sales in held.sales.values()),
         "regions": {region: held.facts.of(region).isoformat() for region in sorted(regions)},
