@@ -54,11 +54,12 @@ class Facts:
     regions: Mapping[str, datetime.date] = field(default_factory=dict)
     plain: datetime.date | None = None
 
-    def of(self, region: str | None, *, accelerated: bool = True) -> datetime.date:
-        """Return the date of the prices of `region`, for machines with or without accelerators; without a
-        region, the oldest date.
+    def of(self, region: str | None, *, accelerated: bool | None = None) -> datetime.date:
+        """Return the date of the prices of `region`, for machines with or without accelerators; the oldest
+        date where either is None.
         """
-        others = self.date if accelerated or self.plain is None else self.plain
+        plain = self.plain or self.date
+        others = {True: self.date, False: plain, None: min(self.date, plain)}[accelerated]
         return self.regions.get(region, others) if region else others
 
 
@@ -103,7 +104,7 @@ class Catalog:
         ]
 
     def stale(
-        self, today: datetime.date, region: str | None = None, *, accelerated: bool = True
+        self, today: datetime.date, region: str | None = None, *, accelerated: bool | None = None
     ) -> str | None:
         """Return a sentence if the prices are older than 30 days; otherwise None."""
         then = self.facts.of(region, accelerated=accelerated)

@@ -331,7 +331,7 @@ def test_prices_of_gpus_are_recorded_with_their_date_in_many_regions(cloud: str)
     found = {offer.region for offer in catalog.offers(Need(cloud, accelerator=gpu("T4")))}
     found |= {offer.region for offer in catalog.offers(Need(cloud, accelerator=gpu("L4")))}
     assert found >= set(REGIONS[cloud])
-    assert all(held.facts.of(region).year >= 2026 for region in found)
+    assert all(held.facts.of(region, accelerated=True).year >= 2026 for region in found)
     assert all("-" in region and not region.startswith("us-gov") for region in found)
 
 
