@@ -1,29 +1,38 @@
-#!/usr/bin/env python3
 """Run the whole loop once against a real cloud, on a cheap type, and check what we believe of that cloud.
 
 Each check has the name of a row of the table in docs/clouds.md. Printed are `ok`, `WRONG` with what the cloud
 says, and `?` where it could not be asked. Whatever happens, the machine is ended, and what `orch setup` made
-here is removed.
+here is removed; after a SIGKILL or a power cut the next call does that first.
 """
 
 from __future__ import annotations
 
 import argparse
+import fcntl
+import importlib
 import json
 import os
+import shutil
 import signal
-import subprocess
 import sys
-import tempfile
-import time
-from collections.abc import Callable, Mapping, Sequence
-from contextlib import suppress
-from dataclasses import dataclass, field
+from collections.abc import Sequence
 from pathlib import Path
 from types import FrameType
 from typing import Any
 
-from orchestrator import catalog
+from orchestrator.errors import OrchError
+from orchestrator.model import clouds
+from orchestrator.providers.local.store import state_home
+from scripts.cloud_beliefs import (
+    AFTER,
+    BEFORE,
+    WITH_MACHINE,
+    Refused,
+    World,
+    aws_instance,
+    gcp_instance,
+    judge,
+)
 
 LIMIT_USD = 0.10
 MACHINES = {"aws": ("us-east-1", "t3.small"), "gcp": ("us-central1", "e2-standard-2")}
@@ -52,256 +61,8 @@ LOCK = (
 )
 
 
-class Unasked(Exception):
-    """The cloud could not be asked; the text says why."""
-
-
-@dataclass
-class World:
-    """What the checks look at. `held`: what `orch up --json` said; `seen`: as the cloud's API shows it."""
-
-    cloud: str
-    region: str
-    type: str
-    folder: Path
-    clients: Any
-    held: dict[str, Any] = field(default_factory=dict)
-    seen: dict[str, Any] = field(default_factory=dict)
-
-    def orch(self, *argv: str) -> subprocess.CompletedProcess[str]:
-        command = (sys.executable, "-m", "orchestrator", *argv)
-        return subprocess.run(
-            command, cwd=self.folder, stdout=subprocess.PIPE, text=True, stdin=subprocess.DEVNULL
-        )
-
-    def json(self, verb: str, *argv: str) -> dict[str, Any]:
-        """Raises SystemExit where the verb fails."""
-        print(f"$ orch {' '.join((verb, *argv))}", flush=True)
-        done = self.orch(verb, "--json", *argv)
-        if done.returncode:
-            raise SystemExit(f"orch {verb} ended with {done.returncode}:\n{done.stdout}")
-        value: dict[str, Any] = json.loads(done.stdout)
-        return value
-
-    def there(self, *command: str) -> subprocess.CompletedProcess[str]:
-        return self.orch("ssh", "--", *command)
-
-    def kind(self) -> Any:
-        kinds = catalog.load(self.cloud).kinds
-        return next(kind for kind in kinds if kind.instance_type == self.type)
-
-
-Check = Callable[[World], str]
-"""Returns "" where the belief holds, else what the cloud says instead. Raises Unasked."""
-
-
-def same(found: object, believed: object) -> str:
-    return "" if found == believed else f"{found!r}, where {believed!r} was believed"
-
-
-# ---------------------------------------------------------------- AWS
-
-UBUNTU = "/aws/service/canonical/ubuntu/server/24.04/stable/current/amd64/hvm/ebs-gp3/ami-id"
-DLAMI = "/aws/service/deeplearning/ami/x86_64/base-oss-nvidia-driver-gpu-ubuntu-24.04/latest/ami-id"
-
-
-def aws_image(parameter: str) -> Check:
-    def check(world: World) -> str:
-        ssm, ec2 = world.clients.client("ssm", world.region), world.clients.ec2(world.region)
-        identity = ssm.get_parameter(Name=parameter)["Parameter"]["Value"]
-        (image,) = ec2.describe_images(ImageIds=[identity])["Images"]
-        return same((image["Architecture"], image["State"]), ("x86_64", "available"))
-
-    return check
-
-
-def aws_type(world: World) -> str:
-    ec2, kind = world.clients.ec2(world.region), world.kind()
-    (found,) = ec2.describe_instance_types(InstanceTypes=[world.type])["InstanceTypes"]
-    says = (found["VCpuInfo"]["DefaultVCpus"], found["MemoryInfo"]["SizeInMiB"] << 20)
-    return same(says, (kind.cpus, kind.memory))
-
-
-def aws_quota(world: World) -> str:
-    client = world.clients.client("service-quotas", world.region)
-    found = client.get_service_quota(ServiceCode="ec2", QuotaCode="L-1216C47A")["Quota"]
-    return "" if "Standard" in found["QuotaName"] else found["QuotaName"]
-
-
-def aws_instance(world: World) -> dict[str, Any]:
-    ec2 = world.clients.ec2(world.region)
-    (reservation,) = ec2.describe_instances(InstanceIds=[world.held["machine"]])["Reservations"]
-    (found,) = reservation["Instances"]
-    volume = found["BlockDeviceMappings"][0]["Ebs"]["VolumeId"]
-    (disk,) = ec2.describe_volumes(VolumeIds=[volume])["Volumes"]
-    ending = ec2.describe_instance_attribute(
-        InstanceId=found["InstanceId"], Attribute="instanceInitiatedShutdownBehavior"
-    )
-    return {**found, "disk": disk, "ending": ending["InstanceInitiatedShutdownBehavior"]["Value"]}
-
-
-def aws_labels(world: World) -> str:
-    def labelled(thing: Mapping[str, Any]) -> bool:
-        keys = {tag["Key"] for tag in thing.get("Tags", thing.get("TagSet", ()))}
-        return {"orch-lease", "purpose"} <= keys
-
-    return same((labelled(world.seen), labelled(world.seen["disk"])), (True, True))
-
-
-def aws_disk(world: World) -> str:
-    disk, mapping = world.seen["disk"], world.seen["BlockDeviceMappings"][0]["Ebs"]
-    says = (disk["VolumeType"], disk.get("Iops"), disk.get("Throughput"), mapping["DeleteOnTermination"])
-    return same(says, ("gp3", 3000, 125, True))
-
-
-def aws_metadata(world: World) -> str:
-    options = world.seen["MetadataOptions"]
-    return same((options["HttpTokens"], options["HttpPutResponseHopLimit"]), ("required", 1))
-
-
-def aws_proof(world: World) -> str:
-    tags = {tag["Key"]: tag["Value"] for tag in world.seen["Tags"]}
-    return same(tags.get("orch-proof"), "renewed")
-
-
-def aws_deadline(world: World) -> str:
-    done = world.there("systemctl", "is-active", "orch-deadline.timer")
-    if done.returncode in (1, 126, 127):
-        raise Unasked("there is no systemd on the machine")
-    return same(done.stdout.strip(), "active")
-
-
-def aws_confined(world: World) -> str:
-    if world.there("test", "-d", "/etc/sudoers.d").returncode:
-        raise Unasked("the machine's sudo has no /etc/sudoers.d, or there is none")
-    return "" if world.there("sudo", "-n", "true").returncode else "the job's user may become root"
-
-
-def aws_terminated(world: World) -> str:
-    ec2 = world.clients.ec2(world.region)
-    found = ec2.describe_instances(InstanceIds=[world.held["machine"]])["Reservations"]
-    return same([one["Instances"][0]["State"]["Name"] for one in found], ["terminated"])
-
-
-def aws_disk_gone(world: World) -> str:
-    ec2, volume = world.clients.ec2(world.region), world.seen["disk"]["VolumeId"]
-    wanted = [{"Name": "volume-id", "Values": [volume]}]
-    end = time.monotonic() + 60
-    while (found := ec2.describe_volumes(Filters=wanted)["Volumes"]) and time.monotonic() < end:
-        time.sleep(2)
-    return same([disk["State"] for disk in found], [])
-
-
-# ---------------------------------------------------------------- Google Cloud
-
-
-def gcp_family(project: str, name: str) -> Check:
-    def check(world: World) -> str:
-        from orchestrator.providers.gcp.images import Family
-
-        return "" if world.clients.newest(Family(project, name)) else f"{project} has no family {name}"
-
-    return check
-
-
-def gcp_instance(world: World) -> dict[str, Any]:
-    found = world.clients.instance(world.held["zone"], world.held["machine"])
-    if found is None:
-        raise SystemExit("Google does not know the machine that it has just made.")
-    return dict(found)
-
-
-def gcp_deadline(world: World) -> str:
-    scheduling = world.seen["scheduling"]
-    seconds = int(scheduling.get("maxRunDuration", {}).get("seconds", 0))
-    says = (scheduling.get("instanceTerminationAction"), 1500 <= seconds <= 1800)
-    return same(says, ("DELETE", True))
-
-
-def gcp_labels(world: World) -> str:
-    return same(sorted({"orch-lease", "purpose"} - set(world.seen.get("labels", {}))), [])
-
-
-def gcp_disk(world: World) -> str:
-    return same([disk.get("autoDelete") for disk in world.seen["disks"]], [True])
-
-
-def gcp_host_key(world: World) -> str:
-    found = world.clients.guest_attributes(world.held["zone"], world.held["machine"], "hostkeys/")
-    return same("ssh-ed25519" in {item.get("key") for item in found}, True)
-
-
-def gcp_gone(world: World) -> str:
-    return same(world.clients.instance(world.held["zone"], world.held["machine"]), None)
-
-
-def gcp_remembered(world: World) -> str:
-    told = world.clients.done_to(world.held["zone"], str(world.seen["id"]))
-    return same("delete" in {str(one.get("operationType", "")).lower() for one in told}, True)
-
-
-# ---------------------------------------------------------------- both
-
-
-def no_identity(key: str) -> Check:
-    return lambda world: same(world.seen.get(key) or None, None)
-
-
-def login(world: World) -> str:
-    done = world.there("uname", "-m")
-    return same((done.returncode, done.stdout.strip()), (0, "x86_64"))
-
-
-BEFORE: dict[str, dict[str, Check]] = {
-    "aws": {
-        "aws-ubuntu": aws_image(UBUNTU),
-        "aws-dlami": aws_image(DLAMI),
-        "aws-type": aws_type,
-        "aws-quota": aws_quota,
-    },
-    "gcp": {
-        "gcp-ubuntu": gcp_family("ubuntu-os-cloud", "ubuntu-2404-lts-amd64"),
-        "gcp-gpu-image": gcp_family("deeplearning-platform-release", "common-cu129-ubuntu-2204-nvidia-580"),
-    },
-}
-WITH_MACHINE: dict[str, dict[str, Check]] = {
-    "aws": {
-        "aws-labels": aws_labels,
-        "aws-disk": aws_disk,
-        "aws-power-off": lambda world: same(world.seen["ending"], "terminate"),
-        "aws-metadata": aws_metadata,
-        "aws-no-identity": no_identity("IamInstanceProfile"),
-        "aws-host-key": aws_proof,
-        "aws-login": login,
-        "aws-deadline": aws_deadline,
-        "aws-confined": aws_confined,
-    },
-    "gcp": {
-        "gcp-deadline": gcp_deadline,
-        "gcp-labels": gcp_labels,
-        "gcp-disk": gcp_disk,
-        "gcp-no-identity": no_identity("serviceAccounts"),
-        "gcp-host-key": gcp_host_key,
-        "gcp-login": login,
-    },
-}
-AFTER: dict[str, dict[str, Check]] = {
-    "aws": {"aws-terminated": aws_terminated, "aws-disk-gone": aws_disk_gone},
-    "gcp": {"gcp-gone": gcp_gone, "gcp-remembered": gcp_remembered},
-}
-
-
-def judge(world: World, checks: Mapping[str, Check]) -> list[str]:
-    """The names of the beliefs that are wrong; each is printed with what the cloud says."""
-    wrong = []
-    for name, check in checks.items():
-        try:
-            says = check(world)
-            print(f"{'WRONG' if says else 'ok':<6} {name}{f': {says}' if says else ''}", flush=True)
-            wrong += [name] if says else []
-        except Exception as error:  # a cloud may refuse any question; the others are asked all the same
-            print(f"?      {name}: {type(error).__name__}: {error}", flush=True)
-    return wrong
+UNDO = "undo-setup.json"
+"""In the folder of a contact: the region in which nothing was set up before it."""
 
 
 def clients_of(cloud: str, region: str) -> Any:
@@ -318,9 +79,9 @@ def clients_of(cloud: str, region: str) -> Any:
 
 def contact(world: World, source: Sequence[str]) -> list[str]:
     """The whole loop. What it made is gone when it returns or raises."""
-    made = False
     try:
-        made = bool(world.json("setup", world.cloud, "--yes", "--region", world.region, *source)["changed"])
+        _note_setup(world)
+        world.json("setup", world.cloud, "--yes", "--region", world.region, *source)
         wrong = judge(world, BEFORE[world.cloud])
         world.held = world.json("up", "p.yaml", "--yes")
         world.seen = (aws_instance if world.cloud == "aws" else gcp_instance)(world)
@@ -330,29 +91,94 @@ def contact(world: World, source: Sequence[str]) -> list[str]:
         print(f"It cost ${report['cost']:.4f}.", flush=True)
         return wrong + judge(world, AFTER[world.cloud])
     finally:
-        clean_up(world, undo=made)
+        clean_up(world)
 
 
-def clean_up(world: World, *, undo: bool) -> None:
-    """End the machine and undo the setup; nothing interrupts this."""
-    for number in (signal.SIGINT, signal.SIGTERM, signal.SIGHUP):
-        signal.signal(number, signal.SIG_IGN)
-    down = world.orch("down", "--discard")
+def _note_setup(world: World) -> None:
+    """Note before the setup, for whoever cleans up, that nothing of it was there."""
+    known = importlib.import_module(clouds.traits(world.cloud).setup)
+    if not known.made(world.region, os.environ)[1]:
+        with (world.folder / UNDO).open("w") as file:
+            json.dump(world.region, file)
+            file.flush()
+            os.fsync(file.fileno())
+
+
+def clean_up(world: World) -> None:
+    """End the machine, undo the setup, and forget the contact; nothing interrupts this.
+
+    Raises SystemExit(8) where one of them is not proven: the next call tries again.
+    """
+    ignore()
+    down = world.orch("down", "--discard", apart=True)
     print(down.stdout, end="", flush=True)
-    if undo:
-        world.orch("setup", world.cloud, "--undo", "--yes", "--region", world.region)
-    if down.returncode:
-        print(f"CLEAN-UP IS NOT PROVEN. Look in the console, and: cd {world.folder} && orch down")
+    failed = "orch down" if down.returncode else ""
+    if not failed and (world.folder / UNDO).exists():
+        undo = (
+            "setup",
+            world.cloud,
+            "--undo",
+            "--yes",
+            "--region",
+            json.loads((world.folder / UNDO).read_text()),
+        )
+        failed = f"orch {' '.join(undo)}" if world.orch(*undo, apart=True).returncode else ""
+    if failed:
+        print(f"CLEAN-UP IS NOT PROVEN. Look in the console, and: cd {world.folder} && {failed}", flush=True)
         raise SystemExit(8)
+    for path in world.folder.iterdir():
+        if path.name != LOCKED:
+            shutil.rmtree(path) if path.is_dir() else path.unlink()
+
+
+LOCKED = "lock"
+"""Held in the folder of a contact as long as its process lives."""
+
+
+def opened(cloud: str) -> tuple[Path, int]:
+    """The folder of this contact, in which an earlier one that was killed left its note and its lease.
+
+    Raises SystemExit while another one runs. The lock ends with this process.
+    """
+    folder = state_home(os.environ) / "first-contact" / cloud
+    folder.mkdir(parents=True, exist_ok=True)
+    lock = os.open(folder / LOCKED, os.O_RDWR | os.O_CREAT | os.O_CLOEXEC, 0o600)
+    try:
+        fcntl.flock(lock, fcntl.LOCK_EX | fcntl.LOCK_NB)
+    except BlockingIOError:
+        raise SystemExit(f"Another first contact with {cloud} is at work: {folder}") from None
+    return folder, lock
 
 
 def interrupted(number: int, frame: FrameType | None) -> None:
     del number, frame
+    ignore()  # a second one would disturb the clean-up
     raise KeyboardInterrupt
 
 
-def _profile(cloud: str, region: str, kind: str) -> str:
-    return PROFILE.format(cloud=cloud, region=region, type=kind, budget=LIMIT_USD)
+INTERRUPTS = (signal.SIGINT, signal.SIGTERM, signal.SIGHUP)
+
+
+def ignore() -> None:
+    for number in INTERRUPTS:
+        signal.signal(number, signal.SIG_IGN)
+
+
+def listen() -> None:
+    for number in INTERRUPTS:
+        signal.signal(number, interrupted)
+
+
+def prepare(world: World) -> None:
+    """Write the project; an earlier contact that was killed is cleaned up before."""
+    if (world.folder / "p.yaml").exists():
+        print("An earlier first contact was killed; what it left is removed first.", flush=True)
+        clean_up(world)
+        listen()
+    (world.folder / "train.py").write_text(SCRIPT)
+    (world.folder / "requirements.lock").write_text(LOCK)
+    text = PROFILE.format(cloud=world.cloud, region=world.region, type=world.type, budget=LIMIT_USD)
+    (world.folder / "p.yaml").write_text(text)
 
 
 def main() -> int:
@@ -363,20 +189,20 @@ def main() -> int:
     arguments = parser.parse_args()
     region, kind = MACHINES[arguments.cloud]
     region = arguments.region or region
-    for number in (signal.SIGTERM, signal.SIGHUP):
-        signal.signal(number, interrupted)
-    folder = Path(tempfile.mkdtemp(prefix="orch-first-contact-"))
-    (folder / "train.py").write_text(SCRIPT)
-    (folder / "requirements.lock").write_text(LOCK)
-    (folder / "p.yaml").write_text(_profile(arguments.cloud, region, kind))
-    world = World(arguments.cloud, region, kind, folder, clients_of(arguments.cloud, region))
-    wrong: list[str] = []
-    with suppress(KeyboardInterrupt):
+    folder, _ = opened(arguments.cloud)
+    listen()
+    try:
+        world = World(arguments.cloud, region, kind, folder, clients_of(arguments.cloud, region))
+        prepare(world)
         wrong = contact(world, ["--from", arguments.source] if arguments.source else [])
-        print(f"Wrong beliefs: {', '.join(wrong) or 'none'} (docs/clouds.md says what they are)")
-        return 1 if wrong else 0
-    print("Interrupted; nothing is left.")
-    return 130
+    except KeyboardInterrupt:
+        print("Interrupted; nothing is left.")
+        return 130
+    except (Refused, OrchError) as refused:
+        print(f"{refused}\nIt went no further; nothing is left.")
+        return refused.exit_code
+    print(f"Wrong beliefs: {', '.join(wrong) or 'none'} (docs/clouds.md says what they are)")
+    return 1 if wrong else 0
 
 
 if __name__ == "__main__":

@@ -52,7 +52,7 @@ def _shown(held: Catalog) -> dict[str, Any]:
     regions = {sale.region for sales in held.sales.values() for sale in sales}
     return {
         "cloud": held.cloud,
-        "date": held.facts.date.isoformat(),
+        "date": held.facts.of(None).isoformat(),
         "types": len(held.kinds),
         "prices": sum(len(sales) for sales in held.sales.values()),
         "regions": {region: held.facts.of(region).isoformat() for region in sorted(regions)},

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import importlib
+import os
 import shlex
 from collections.abc import Sequence
 from dataclasses import asdict, replace
@@ -11,6 +12,7 @@ from typing import Any
 
 from orchestrator import catalog
 from orchestrator.errors import EXIT_AUTH, EXIT_CAPACITY, EXIT_OK, EXIT_PROVISION, UsageError
+from orchestrator.leases.offered import preferring
 from orchestrator.model import Need, Readiness, Topic, Wanted, clouds
 
 _ACCESS = frozenset({Topic.CREDENTIALS, Topic.API, Topic.PERMISSION})
@@ -48,7 +50,7 @@ def _examined() -> tuple[str, ...]:
 
 def _need(cloud: str, profile: str | Path | None, region: str | None, overrides: Sequence[str]) -> Need:
     if profile is None:
-        return Need(cloud, arch="x86_64", region=region)
+        return Need(cloud, arch="x86_64", region=region, prefer=clouds.home_region(cloud, os.environ))
     from orchestrator.profile import load
 
     wanted = load(Path(profile), overrides=overrides)
@@ -59,7 +61,7 @@ def _need(cloud: str, profile: str | Path | None, region: str | None, overrides:
             if wanted.cloud in _examined()
             else "orch doctor",
         )
-    need = replace(wanted.need(), cloud=cloud)
+    need = replace(preferring(wanted), cloud=cloud)
     return need if region in (None, need.region) else replace(need, region=region, zone=None, regions=())
 
 

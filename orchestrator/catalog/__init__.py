@@ -72,7 +72,11 @@ def warnings(
     offer.
     """
     day = today or datetime.now(UTC).date()
-    found = (catalog.stale(day, _region(need, catalog, first)) for catalog in _of(need, clouds, refreshed))
+    accelerated = bool(first.accelerator if first else need.accelerator)
+    found = (
+        catalog.stale(day, _region(need, catalog, first), accelerated=accelerated)
+        for catalog in _of(need, clouds, refreshed)
+    )
     return tuple(sentence for sentence in found if sentence)
 
 

@@ -10,6 +10,7 @@ from datetime import datetime
 from typing import Any
 from urllib.parse import urlsplit
 
+from orchestrator.catalog import google_login
 from orchestrator.catalog.google_prices import Part, parse_skus
 from orchestrator.catalog.names import GIB, accelerator_name
 from orchestrator.catalog.rows import ATTACHABLE, Attachable, Catalog, Sale, Told
@@ -72,21 +73,21 @@ def _session(environ: Mapping[str, str]) -> tuple[Any, str]:
     if _anonymous(environ):
         return AuthorizedSession(AnonymousCredentials()), named
     try:
-        credentials, project = google.auth.default(scopes=["https://www.googleapis.com/auth/cloud-platform"])
+        credentials, project = google_login.default()
     except google.auth.exceptions.GoogleAuthError as error:
         raise _refused(Fault.AUTH, type(error).__name__, str(error)) from error
     if not (named or project):
         raise _refused(Fault.INVALID, "NoProject", "no project: set GOOGLE_CLOUD_PROJECT")
-    return AuthorizedSession(credentials), named or project
+    return AuthorizedSession(google_login.counted_for(named or project, credentials)), named or project
 
 
 _PROJECT = ("GOOGLE_CLOUD_PROJECT", "CLOUDSDK_CORE_PROJECT", "GCLOUD_PROJECT")
 
 
 def _anonymous(environ: Mapping[str, str]) -> bool:
-    """Return whether no login is needed: for an emulator on this computer, or if gcloud is configured so."""
-    said = environ.get("CLOUDSDK_AUTH_DISABLE_CREDENTIALS", "").lower() in ("1", "true", "yes", "on")
-    return said or environ.get(_COMPUTE[0], "").startswith("http://")
+    """Return whether no login is needed: if gcloud is configured so, else for a local emulator."""
+    told = environ.get("CLOUDSDK_AUTH_DISABLE_CREDENTIALS", "").strip().lower()
+    return told in ("1", "true", "yes", "on") if told else environ.get(_COMPUTE[0], "").startswith("http://")
 
 
 def _base(api: tuple[str, str, str], environ: Mapping[str, str]) -> str:

@@ -106,4 +106,4 @@ def _facts(known: Facts, fresh: Facts, sales: Mapping[str, Sequence[Sale]]) -> F
     before = () if regions <= set(days) else (known,)
     sources = (source for facts in (fresh, *before) for source in facts.sources)
     notes = (note for facts in (fresh, *before) for note in facts.notes)
-    return Facts(oldest, tuple(dict.fromkeys(sources)), tuple(dict.fromkeys(notes)), days)
+    return Facts(oldest, tuple(dict.fromkeys(sources)), tuple(dict.fromkeys(notes)), days, known.plain)

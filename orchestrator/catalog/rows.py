@@ -44,16 +44,23 @@ class Attachable(NamedTuple):
 
 @dataclass(frozen=True)
 class Facts:
-    """The source of a catalog. `date` is that of its prices; `regions` were refreshed later."""
+    """The source of a catalog. `date` is that of its prices; `regions` were refreshed later. `plain`: that
+    of machines without accelerators, if it is another one.
+    """
 
     date: datetime.date
     sources: tuple[str, ...]
     notes: tuple[str, ...] = ()
     regions: Mapping[str, datetime.date] = field(default_factory=dict)
+    plain: datetime.date | None = None
 
-    def of(self, region: str | None) -> datetime.date:
-        """Return the date of the prices of `region`; without one, the oldest date."""
-        return self.regions.get(region, self.date) if region else self.date
+    def of(self, region: str | None, *, accelerated: bool | None = None) -> datetime.date:
+        """Return the date of the prices of `region`, for machines with or without accelerators; the oldest
+        date where either is None.
+        """
+        plain = self.plain or self.date
+        others = {True: self.date, False: plain, None: min(self.date, plain)}[accelerated]
+        return self.regions.get(region, others) if region else others
 
 
 @dataclass(frozen=True)
@@ -96,9 +103,11 @@ class Catalog:
             if gpu.region in bare
         ]
 
-    def stale(self, today: datetime.date, region: str | None = None) -> str | None:
+    def stale(
+        self, today: datetime.date, region: str | None = None, *, accelerated: bool | None = None
+    ) -> str | None:
         """Return a sentence if the prices are older than 30 days; otherwise None."""
-        then = self.facts.of(region)
+        then = self.facts.of(region, accelerated=accelerated)
         days = (today - then).days
         if days <= STALE_DAYS:
             return None

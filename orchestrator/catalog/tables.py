@@ -59,6 +59,7 @@ def read_facts(folder: Path, cloud: str) -> Facts:
         tuple(facts["sources"]),
         tuple(facts["notes"]),
         {region: date.fromisoformat(day) for region, day in facts["regions"].items()},
+        date.fromisoformat(facts["plain"]) if "plain" in facts else None,
     )
 
 
@@ -168,6 +169,7 @@ def _price(value: float) -> str:
 def _facts_json(facts: Facts) -> dict[str, Any]:
     return {
         "date": facts.date.isoformat(),
+        **({"plain": facts.plain.isoformat()} if facts.plain else {}),
         "sources": list(facts.sources),
         "notes": list(facts.notes),
         "regions": {region: day.isoformat() for region, day in sorted(facts.regions.items())},

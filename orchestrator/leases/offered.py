@@ -99,7 +99,7 @@ def planned_of(
     if any(isinstance(action, Keep) for action in kept.actions):
         return kept
     require_known_type(wanted)
-    need = _preferring(wanted)
+    need = preferring(wanted)
     offers = offers_for(need, provider)
     made = avoiding(_planned(wanted, at(offers, only) if only else offers, machines), avoid)
     return replace(made, warnings=(*_shared(made.offers), *warnings_for(need, made.offers)))
@@ -123,7 +123,7 @@ def _lies_in(place: Place, region: str) -> bool:
 def narrowed(wanted: Profile, planned: Plan, offers: Sequence[Offer]) -> Plan:
     """The same plan with `offers` only."""
     made = _planned(wanted, offers, ())
-    warnings = (*_shared(made.offers), *warnings_for(_preferring(wanted), made.offers))
+    warnings = (*_shared(made.offers), *warnings_for(preferring(wanted), made.offers))
     return replace(made, rejected=planned.rejected, warnings=warnings)
 
 
@@ -162,7 +162,7 @@ def _shared(offers: Sequence[Offer]) -> Iterator[str]:
         )
 
 
-def _preferring(wanted: Profile) -> Need:
+def preferring(wanted: Profile) -> Need:
     """The need, with a preferred region if none is named: that of the data, otherwise the user's own."""
     need = wanted.need()
     if need.region or need.regions or need.zone or wanted.cloud == clouds.ANY:
@@ -172,4 +172,4 @@ def _preferring(wanted: Profile) -> Need:
 
 def _planned(wanted: Profile, offers: Sequence[Offer], machines: Sequence[Machine]) -> Plan:
     now = datetime.now(UTC)
-    return make_plan(_preferring(wanted), offers, machines, max_duration=wanted.max_duration, now=now)
+    return make_plan(preferring(wanted), offers, machines, max_duration=wanted.max_duration, now=now)

@@ -12,6 +12,9 @@ from typing import Any
 
 import pytest
 
+from orchestrator.catalog.for_plan import offers_for
+from orchestrator.model import Bound, Need
+from orchestrator.providers import open_provider
 from tests import forked_orch
 
 ROOT = Path(__file__).resolve().parents[2]
@@ -61,3 +64,19 @@ def test_a_plan_is_made_of_what_was_asked_for_now(environment: dict[str, str], t
         assert 0 < offer["price"] < offer["on_demand"]
     _, on_demand = orch(environment, tmp_path, "plan", str(T4))
     assert (on_demand["offers"][0]["instance_type"], on_demand["price"]) == ("g4dn.xlarge", 0.526)
+
+
+def test_a_region_of_which_nothing_is_recorded_is_asked_about_once_by_up(
+    environment: dict[str, str], tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    for key, value in environment.items():
+        monkeypatch.setenv(key, value)
+    monkeypatch.setenv("ORCH_AWS_REGIONS", "af-south-1")
+    monkeypatch.setenv("ORCH_CACHE_HOME", str(tmp_path))
+    need = Need("aws", cpus=Bound(4), region="af-south-1")
+    assert not offers_for(need, None) or offers_for(need, None)[0].region != "af-south-1"
+    found = [offer for offer in offers_for(need, open_provider("aws")) if offer.region == "af-south-1"]
+    assert found
+    (kept,) = (tmp_path / "catalog" / "aws").iterdir()
+    offers_for(need, open_provider("aws"))
+    assert list((tmp_path / "catalog" / "aws").iterdir()) == [kept]

@@ -381,3 +381,16 @@ def test_a_launch_that_the_free_plan_refuses_is_explained_by_the_plan(cloud: Clo
     error = _refused()
     assert error.code == "InvalidParameterCombination"
     assert "get-account-plan-state" in str(error.next_command)
+
+
+@pytest.mark.usefixtures("cloud")
+@pytest.mark.parametrize("profile", [None, T4])
+def test_it_looks_where_up_would_begin(
+    profile: Path | None, monkeypatch: pytest.MonkeyPatch, tmp_path: Path
+) -> None:
+    monkeypatch.setenv("AWS_REGION", "eu-central-1")
+    if profile:
+        text = profile.read_text().replace("region: us-east-1", "")
+        profile = tmp_path / "p.yaml"
+        profile.write_text(text.replace("../examples", str(ROOT / "examples")))
+    assert ask("aws", profile).region == "eu-central-1"

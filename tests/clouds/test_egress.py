@@ -70,11 +70,11 @@ def project(folder: Path, bucket: str, region: str = "") -> Path:
     return folder / "orch.yaml"
 
 
-def test_a_region_of_the_data_that_has_no_recorded_prices_is_named(far: str, tmp_path: Path) -> None:
+def test_old_prices_of_the_region_of_the_data_are_named(far: str, tmp_path: Path) -> None:
     assert open_store(far).region() == "eu-west-1"
     wanted = load(project(tmp_path / "p", far), files=True)
     planned = foreseen_plan(Project.at(tmp_path / "p"), wanted, ())
-    assert any("No prices of aws in eu-west-1" in each for each in planned.warnings)
+    assert any("Prices of aws are of" in each and "--region eu-west-1" in each for each in planned.warnings)
 
 
 def test_a_machine_elsewhere_is_told_with_what_that_adds(

@@ -82,6 +82,33 @@ EXPIRED = frozenset(("ExpiredToken", "ExpiredTokenException", "RequestExpired"))
 """Codes of expired credentials. RequestExpired can also mean that this computer's clock is wrong."""
 
 
+_VALIDATED = "PendingVerification"
+_INACTIVE = (
+    "AWS has not activated this account for the service in {region}. A new account may take a day, once its "
+    "sign-up is complete, with a way to pay: https://portal.aws.amazon.com/billing/signup"
+)
+_OF_THE_ACCOUNT: dict[str, tuple[str, str | None]] = {
+    _VALIDATED: (
+        "AWS is validating this account for {region}: this takes minutes, at most 4 hours, and AWS writes an "
+        "e-mail when it is done. Until then another region may serve.",
+        None,
+    ),
+    "OptInRequired": (_INACTIVE, None),
+    "SubscriptionRequiredException": (_INACTIVE, None),
+    "Blocked": (
+        "AWS has blocked this account in {region}; its support tells why: "
+        "https://support.console.aws.amazon.com/support",
+        None,
+    ),
+    "AuthFailure.ServiceLinkedRoleCreationNotPermitted": (
+        "EC2 buys spot machines under a role that the account does not have yet, and these credentials may "
+        "not create it (iam:CreateServiceLinkedRole). Whoever may creates it once; `spot: false` needs none.",
+        "aws iam create-service-linked-role --aws-service-name spot.amazonaws.com",
+    ),
+}
+"""Refusals because of the account: message and remedy by code."""
+
+
 class NotAnAnswer(boto.BotoCoreError):  # type: ignore[misc]
     """Something between this computer and AWS answered, such as the sign-in page of a network."""
 
@@ -192,15 +219,17 @@ def _status(error: ClientError) -> int:
 
 def provider_error(error: BaseException, asked: Asked) -> ProviderError:
     """Return the error for people: which quota and where to raise it, whose permission, or which field."""
-    fault = classify(error)
+    fault, code = classify(error), code_of(error)
     tell = {
         Fault.CAPACITY: _no_capacity,
         Fault.QUOTA: _over_quota,
-        Fault.AUTH: _not_allowed,
+        Fault.AUTH: _account if code in _OF_THE_ACCOUNT else _not_allowed,
         Fault.INVALID: _refused,
     }.get(fault, _plain)
     message, next_command = tell(error, asked)
-    return ProviderError(fault, message, code=code_of(error), next_command=next_command)
+    told = ProviderError(fault, message, code=code, next_command=next_command)
+    told.there_alone = code == _VALIDATED
+    return told
 
 
 def text_of(error: BaseException) -> str:
@@ -244,6 +273,12 @@ def _not_allowed(error: BaseException, asked: Asked) -> tuple[str, str | None]:
         "The permissions that are needed are in terraform/aws."
     )
     return message, "orch doctor aws"
+
+
+def _account(error: BaseException, asked: Asked) -> tuple[str, str | None]:
+    """Return the message and the remedy of a refusal because of the account: no permission is missing."""
+    message, remedy = _OF_THE_ACCOUNT[code_of(error)]
+    return f"{message.format(region=asked.region)} ({code_of(error)}: {text_of(error)})", remedy
 
 
 def _expired(error: BaseException) -> tuple[str, str | None]:

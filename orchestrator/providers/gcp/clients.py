@@ -9,13 +9,13 @@ from datetime import datetime
 from typing import Any
 from urllib.parse import urlsplit
 
+from orchestrator.catalog import google_login
 from orchestrator.errors import Fault, ProviderError
 from orchestrator.providers.clock import http_time
 
 ENDPOINT = "CLOUDSDK_API_ENDPOINT_OVERRIDES_COMPUTE"
 _NO_CREDENTIALS = "CLOUDSDK_AUTH_DISABLE_CREDENTIALS"
 _PROJECT_NAMES = ("GOOGLE_CLOUD_PROJECT", "CLOUDSDK_CORE_PROJECT", "GCLOUD_PROJECT")
-_SCOPE = "https://www.googleapis.com/auth/cloud-platform"
 
 
 def endpoint_of(environ: Mapping[str, str], variable: str = ENDPOINT) -> str | None:
@@ -41,9 +41,10 @@ def endpoint_of(environ: Mapping[str, str], variable: str = ENDPOINT) -> str | N
 
 
 def is_anonymous(environ: Mapping[str, str]) -> bool:
-    """Return whether no login is needed: for an emulator on this computer, or if gcloud is configured so."""
-    if environ.get(_NO_CREDENTIALS, "").strip().lower() in ("1", "true", "yes", "on"):
-        return True
+    """Return whether no login is needed: if gcloud is configured so, else for a local emulator."""
+    told = environ.get(_NO_CREDENTIALS, "").strip().lower()
+    if told:
+        return told in ("1", "true", "yes", "on")
     endpoint = endpoint_of(environ)
     return endpoint is not None and endpoint.startswith("http://")
 
@@ -150,10 +151,7 @@ class Clients:
 
     @functools.cached_property
     def _default(self) -> tuple[Any, str]:
-        import google.auth
-
-        credentials, project = google.auth.default(scopes=[_SCOPE])
-        return credentials, project or ""
+        return google_login.default()
 
     def _client(self, name: str) -> Any:
         from google.api_core.client_options import ClientOptions

@@ -25,6 +25,7 @@ _BY_FAULT = {
         UNAUTHORIZED INSUFFICIENT_PERMISSIONS ACCESS_DENIED ACCESS_NOT_CONFIGURED ACCESS_TOKEN_EXPIRED
         ACCESS_TOKEN_SCOPE_INSUFFICIENT ACCESS_TOKEN_TYPE_UNSUPPORTED CREDENTIALS_MISSING
         ACCOUNT_DISABLED ACCOUNT_DELETED ACCOUNT_DELETED_OR_DISABLED API_KEY_INVALID SERVICE_DISABLED
+        UREQ_PROJECT_BILLING_NOT_FOUND UREQ_PROJECT_BILLING_NOT_OPEN
         SERVICE_NOT_ACTIVATED BILLING_DISABLED BILLING_NOT_ENABLED CONSUMER_INVALID USER_PROJECT_DENIED
         SERVICE_ACCOUNT_ACCESS_DENIED EXPIRED INVALID_CREDENTIALS""",
     Fault.CAPACITY: """
@@ -56,8 +57,12 @@ def _spelt(code: str) -> str:
 
 _FAULTS = {_spelt(code): fault for fault, codes in _BY_FAULT.items() for code in codes.split()}
 
-API_DISABLED = frozenset({"servicedisabled", "accessnotconfigured", "servicenotactivated"})
-"""Codes, in lower case and without underscores, of an API that is not enabled in the project."""
+_API_DISABLED = frozenset({"servicedisabled", "accessnotconfigured", "servicenotactivated"})
+_UNBILLED = frozenset(
+    {"billingdisabled", "billingnotenabled", "ureqprojectbillingnotfound", "ureqprojectbillingnotopen"}
+)
+_VAGUE = frozenset({"forbidden", "permissiondenied"})
+"""Codes that say less than the one beside them."""
 
 # Several codes may come together (VM_MIN_COUNT_NOT_REACHED and QUOTA_EXCEEDED): the first of these counts.
 _PRECEDENCE = (
@@ -115,6 +120,16 @@ class Refusal:
     help: str = ""
     quota: Quota | None = None
 
+    @property
+    def is_disabled_api(self) -> bool:
+        """Whether the API is not enabled in the project, or not everywhere yet."""
+        return _spelt(self.code) in _API_DISABLED
+
+    @property
+    def is_unbilled(self) -> bool:
+        """Whether the project has no billing account that pays."""
+        return _spelt(self.code) in _UNBILLED
+
 
 def of_answer(status: int, error: Json) -> Refusal:
     """Return the refusal in an HTTP error. `error`: the object under "error" of its body, {} without one."""
@@ -159,7 +174,7 @@ def of_operation(operation: Json) -> Refusal | None:
 def _decide(codes: Sequence[str]) -> tuple[str, Fault]:
     """Return the decisive code and its fault; UNKNOWN if no code is known."""
     known = [(code, _FAULTS.get(_spelt(code), Fault.UNKNOWN)) for code in codes if code]
-    known.sort(key=lambda pair: _PRECEDENCE.index(pair[1]))
+    known.sort(key=lambda pair: (_PRECEDENCE.index(pair[1]), _spelt(pair[0]) in _VAGUE))
     return known[0] if known else ("", Fault.UNKNOWN)
 
 

@@ -13,33 +13,22 @@ from orchestrator.providers import permissions
 from orchestrator.providers.gcp import readiness_login as login
 from orchestrator.providers.gcp import readiness_policies as policies
 from orchestrator.providers.gcp.calls import Calls
-from orchestrator.providers.gcp.faults import API_DISABLED, Refusal
+from orchestrator.providers.gcp.faults import Refusal
 from orchestrator.providers.gcp.readiness_calls import Questions
+from orchestrator.providers.gcp.refusing import pay_for
 from orchestrator.providers.gcp.request import Setting
 from orchestrator.providers.permissions import BILLING, RESOURCE_MANAGER, Permission
 
-_UNPAID = frozenset({"billingdisabled", "billingnotenabled"})
 _POLICY = "orgpolicy.policy.get"
-
-
-def is_disabled(refusal: Refusal) -> bool:
-    """Return whether the answer says that the API is not enabled in the project."""
-    return _spelt(refusal) in API_DISABLED
-
-
-def _spelt(refusal: Refusal) -> str:
-    """Normalise a code: SERVICE_DISABLED and serviceDisabled are the same."""
-    return refusal.code.replace("_", "").lower()
 
 
 def api(name: str, refusal: Refusal | None, project: str) -> Check:
     """Return the check of whether an API is enabled. `refusal`: of one of its calls, None if it answered."""
-    if refusal is not None and is_disabled(refusal):
+    if refusal is not None and refusal.is_disabled_api:
         enable = f"gcloud services enable {name} --project={project}"
         return missing(Topic.API, name, f"It is not enabled in the project {project}.", enable)
-    if refusal is not None and _spelt(refusal) in _UNPAID:
-        link = f"gcloud billing projects link {project} --billing-account=ACCOUNT"
-        return missing(Topic.API, name, f"The project {project} has no billing account.", link)
+    if refusal is not None and refusal.is_unbilled:
+        return missing(Topic.API, name, f"The project {project} has no billing account.", pay_for(project))
     if refusal is not None and refusal.fault is Fault.TRANSIENT:
         return unknown(Topic.API, name, f"it did not answer: {refusal.words}")
     return ok(Topic.API, name, "enabled" if refusal is None else f"answers ({refusal.code})")
@@ -94,8 +83,8 @@ def _manager(lost: Refusal | None, project: str) -> Check:
     if lost is None:
         return ok(Topic.API, RESOURCE_MANAGER, "enabled")
     enable = f"gcloud services enable {RESOURCE_MANAGER} --project={project}"
-    what = "it is not enabled, so only what can be read is known" if is_disabled(lost) else lost.words
-    return unknown(Topic.API, RESOURCE_MANAGER, what, enable if is_disabled(lost) else None)
+    what = "it is not enabled, so only what can be read is known" if lost.is_disabled_api else lost.words
+    return unknown(Topic.API, RESOURCE_MANAGER, what, enable if lost.is_disabled_api else None)
 
 
 # ---------------------------------------------------------------- permissions

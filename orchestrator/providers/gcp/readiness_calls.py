@@ -8,6 +8,7 @@ from collections.abc import Callable, Mapping, Sequence
 from typing import Any, TypeVar
 from urllib.parse import quote
 
+from orchestrator.catalog.google_login import counted_for
 from orchestrator.errors import Fault
 from orchestrator.model.backoff import Patience
 from orchestrator.providers.gcp.clients import ENDPOINT, Clients, endpoint_of, is_anonymous
@@ -149,7 +150,7 @@ class Questions(Clients):
     def _session(self) -> Any:
         from google.auth.transport.requests import AuthorizedSession
 
-        return AuthorizedSession(self.credentials)
+        return AuthorizedSession(counted_for(self.project, self.credentials))
 
     def _rest(self, verb: str, url: str, body: Json | None) -> Json | Refusal:
         try:

@@ -6,7 +6,7 @@ from collections.abc import Iterator, Mapping
 
 from orchestrator.model import Check, Topic
 from orchestrator.model.checks import missing, ok, unknown
-from orchestrator.providers.gcp.faults import API_DISABLED, Refusal
+from orchestrator.providers.gcp.faults import Refusal
 from orchestrator.providers.gcp.os_login import API, PERMISSIONS, POLICY, ROLE, is_enforced, nobody
 from orchestrator.providers.gcp.readiness_calls import Json, Questions
 from orchestrator.providers.gcp.request import Setting
@@ -39,7 +39,7 @@ def _profile(questions: Questions, address: str) -> Check:
     answer = questions.login_profile(address)
     if not isinstance(answer, Refusal):
         return ok(Topic.POLICY, _NAME, f"the lease's key goes into the login profile of {address}")
-    if answer.code.replace("_", "").lower() in API_DISABLED:
+    if answer.is_disabled_api:
         remedy = f"orch setup gcp    # or: gcloud services enable {API} --project={questions.project}"
         return missing(Topic.API, API, f"The API {API} is not enabled, and the policy {POLICY} is.", remedy)
     detail = f"The login profile of {address} is not shown: {answer.words}"

@@ -81,6 +81,8 @@ def _not_allowed(refusal: Refusal, doing: Doing, asker: Asker) -> ProviderError:
             "are expired."
         )
         return ProviderError(Fault.AUTH, message, code=refusal.code, next_command=_LOGIN)
+    if refusal.is_unbilled or refusal.is_disabled_api:
+        return _not_ready(refusal, doing, asker)
     message = (
         f"Google refused to {doing.what} in the project {asker.project}: {refusal.words} "
         f"It was asked as {asker.identity}; it takes the permission {permission}."
@@ -92,6 +94,18 @@ def _not_allowed(refusal: Refusal, doing: Doing, asker: Asker) -> ProviderError:
         )
         return ProviderError(Fault.AUTH, message, code=refusal.code, next_command=_LOGIN)
     return ProviderError(Fault.AUTH, message, code=refusal.code, next_command="orch doctor gcp")
+
+
+def _not_ready(refusal: Refusal, doing: Doing, asker: Asker) -> ProviderError:
+    """Return the refusal by a project that is not set up: no permission is missing."""
+    message = f"Google refused to {doing.what} in the project {asker.project}: {refusal.words}"
+    remedy = pay_for(asker.project) if refusal.is_unbilled else "orch setup gcp    # it enables the APIs"
+    return ProviderError(Fault.AUTH, message, code=refusal.code, next_command=remedy)
+
+
+def pay_for(project: str) -> str:
+    """Return the command that links a billing account to a project."""
+    return f"gcloud billing projects link {project} --billing-account=ACCOUNT"
 
 
 def _quota(

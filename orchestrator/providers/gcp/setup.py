@@ -30,6 +30,8 @@ _OF_OS_LOGIN = {API: "the organisation demands OS Login, which lets in by it"}
 _ENABLE = Doing("enable APIs", "serviceusage.services.enable")
 _RULE = Doing("change firewall rules", "compute.firewalls.create")
 _ENABLED_WITHIN_S = 300.0
+NETWORK_WITHIN_S = 120.0
+"""How long Compute Engine may take to make the default network of a project, from when its API answers."""
 _POLL_S = 2.0
 
 
@@ -38,6 +40,8 @@ def lacking(source: str, region: str | None, environ: Mapping[str, str]) -> tupl
     questions = Questions(environ)
     off = [name for name in _wanted_apis(questions) if not _is_enabled(questions, name)]
     steps = [_enabling(questions, name) for name in off]
+    if COMPUTE not in off and not _has_network(questions):
+        raise _no_network(questions)
     rules = {} if COMPUTE in off else {str(rule["name"]): rule for rule in _rules(questions)}
     if not _admits(rules.get(ALLOW), source):
         detail = f"ssh (tcp:22) from {source} to the machines with the tag {NETWORK_TAG}"
@@ -76,8 +80,42 @@ def _enabling(questions: Questions, name: str) -> SetupStep:
     def act() -> None:
         _told(questions, questions.enable(name), _ENABLE)
         _await(lambda: _is_enabled(questions, name), f"{name} is not enabled yet")
+        if name == COMPUTE:
+            _await_network(questions)
 
     return SetupStep(f"API {name}", {**_APIS, **_OF_OS_LOGIN}[name], act)
+
+
+def _await_network(questions: Questions) -> None:
+    """Wait until Compute Engine answers, and has made the default network.
+
+    For minutes after an API is enabled it may still refuse (terraform-provider-google#21953).
+    """
+    _await(lambda: not _is_spreading(questions.network(_NETWORK)), f"{COMPUTE} does not answer yet")
+    end = time.monotonic() + NETWORK_WITHIN_S
+    while not _has_network(questions):
+        if time.monotonic() > end:  # an organisation may forbid it: compute.skipDefaultNetworkCreation
+            raise _no_network(questions)
+        time.sleep(_POLL_S / 4)
+
+
+def _is_spreading(answer: Json | Refusal) -> bool:
+    return isinstance(answer, Refusal) and answer.is_disabled_api
+
+
+def _has_network(questions: Questions) -> bool:
+    """Return whether the default network is there, or cannot be seen: then a rule for it is tried."""
+    answer = questions.network(_NETWORK)
+    return not (isinstance(answer, Refusal) and answer.status == 404)
+
+
+def _no_network(questions: Questions) -> ProviderError:
+    return ProviderError(
+        Fault.INVALID,
+        f"The project {questions.project} has no network called {_NETWORK}, which the rules are for.",
+        code="NoNetwork",
+        next_command=f"gcloud compute networks create {_NETWORK} --project={questions.project}",
+    )
 
 
 def _wanted_apis(questions: Questions) -> Sequence[str]:

@@ -10,6 +10,9 @@ from typing import Any
 
 STATUS = {
     "AuthFailure": 401,
+    "AuthFailure.ServiceLinkedRoleCreationNotPermitted": 403,
+    "OptInRequired": 403,
+    "Blocked": 403,
     "UnauthorizedOperation": 403,
     "AccessDenied": 403,
     "AccessDeniedException": 400,
@@ -50,6 +53,9 @@ MESSAGES = {
     "will not be able to launch additional resources in this region until the validation is complete.",
     "OptInRequired": "You are not subscribed to this service. Please "
     "go to http://aws.amazon.com to subscribe.",
+    "Blocked": "This account is currently blocked and not recognized as a valid account.",
+    "AuthFailure.ServiceLinkedRoleCreationNotPermitted": "The provided credentials do not have permission to "
+    "create the service-linked role for EC2 Spot Instances.",
 }
 
 

@@ -80,6 +80,8 @@ class App:
         if request.path.startswith("/compute/v1/"):
             governing.require_enabled(self._world, "compute.googleapis.com")
             return self._compute(request, record)
+        if request.path.startswith("/v1/"):
+            governing.require_payer(self._world, request)
         if "/services/" in request.path and request.path.startswith("/v1/projects/"):
             return json_response(governing.service(self._world, request.path, request.method))
         if request.path.startswith("/v1/users/"):

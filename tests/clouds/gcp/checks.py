@@ -226,7 +226,7 @@ def _check_network(world: World, zone: str, body: Json) -> None:
         network, subnet = interface.get("network", ""), interface.get("subnetwork", "")
         if network and not re.search(r"(^|/)(global/)?networks/[^/]+$", network):
             raise invalid(f"{field}.network", network, "The URL is malformed.")
-        if network and network.rpartition("/")[2] not in world.settings.networks:
+        if network and not world.has_network(network.rpartition("/")[2]):
             raise invalid(f"{field}.network", network, "The referenced network resource cannot be found.")
         if subnet and not re.search(r"(^|/)regions/[^/]+/subnetworks/[^/]+$", subnet):
             raise invalid(f"{field}.subnetwork", subnet, "The URL is malformed.")

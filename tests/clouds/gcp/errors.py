@@ -7,11 +7,20 @@ from typing import Any
 Json = dict[str, Any]
 
 
-class ApiError(Exception):
-    """An HTTP answer that is an error; `reason` goes to errors[].reason, where clients look for it."""
+_STATUS = {401: "UNAUTHENTICATED", 403: "PERMISSION_DENIED", 404: "NOT_FOUND"}
 
-    def __init__(self, status: int, reason: str, message: str, *, details: list[Json] | None = None) -> None:
+
+class ApiError(Exception):
+    """An HTTP answer that is an error; `reason` goes to errors[].reason, where clients look for it.
+
+    `code`: its google.rpc.Code, where the HTTP status does not say it.
+    """
+
+    def __init__(
+        self, status: int, reason: str, message: str, *, details: list[Json] | None = None, code: str = ""
+    ) -> None:
         super().__init__(message)
+        self.code = code
         self.status = status
         self.reason = reason
         self.message = message
@@ -21,7 +30,7 @@ class ApiError(Exception):
         one = {"message": self.message, "domain": _domain(self.reason), "reason": self.reason}
         error: Json = {"code": self.status, "message": self.message, "errors": [one]}
         if self.details:
-            error["status"] = "INVALID_ARGUMENT"
+            error["status"] = self.code or _STATUS.get(self.status, "INVALID_ARGUMENT")
             error["details"] = self.details
         return {"error": error}
 
@@ -53,6 +62,15 @@ def unknown_name(kind: str, name: str, where: str) -> ApiError:
     violation = {"field": where, "description": message}
     detail = {"@type": "type.googleapis.com/google.rpc.BadRequest", "fieldViolations": [violation]}
     return ApiError(400, "badRequest", message, details=[detail])
+
+
+def error_info(reason: str, **metadata: str) -> Json:
+    return {
+        "@type": "type.googleapis.com/google.rpc.ErrorInfo",
+        "reason": reason,
+        "domain": "googleapis.com",
+        "metadata": metadata,
+    }
 
 
 def not_found(resource: str) -> ApiError:

@@ -126,7 +126,7 @@ def get_subnetwork(call: Call) -> Json:
 
 
 def _network(call: Call, name: str, kind: str, where: str) -> Json:
-    if name not in call.world.settings.networks:
+    if not call.world.has_network(name):
         raise not_found(call.world.path(where, name))
     link = call.world.url(where, name)
     return {"kind": f"compute#{kind}", "id": "7", "name": name, "selfLink": link, "creationTimestamp": EPOCH}

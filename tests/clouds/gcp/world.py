@@ -45,8 +45,10 @@ class Settings:
     quotas: limit by metric, for every region ("*_ALL_REGIONS": the project), or by "region/metric".
     denied: permissions that the caller lacks. networks: by name, each with a subnetwork of that name.
     firewalls: rules of a network by its name. policies: of the organisation, by constraint:
-    {"booleanPolicy": {"enforced": true}}. disabled: APIs. reservations: specific ones by name, each with
-    zone, type and count.
+    {"booleanPolicy": {"enforced": true}}. disabled: APIs. enabling_s: how long an API that says that it is
+    enabled still refuses; network_s: from then on until Compute Engine has made the network `default`.
+    billed: whether a billing account is linked. reservations: specific ones by name, each with zone, type
+    and count.
     signers: public keys of service accounts by e-mail; clock_ahead_s: by how much its clock is ahead where
     signatures expire. longest_life_s ends a forgotten machine whatever happens to this process.
     """
@@ -74,6 +76,9 @@ class Settings:
     firewalls: list[Json] = field(default_factory=lambda: [dict(OPEN)])
     policies: dict[str, Json] = field(default_factory=dict)
     disabled: list[str] = field(default_factory=list)
+    enabling_s: float = 0.0
+    network_s: float = 0.0
+    billed: bool = True
 
 
 QUOTAS: Mapping[str, float] = {
@@ -139,6 +144,7 @@ class World:
         self.operations: dict[str, Json] = {}
         self.by_request: dict[tuple[str, str], str] = {}
         self.requests: list[Json] = []
+        self.enabled_at: dict[str, float] = {}
         self.login_keys: dict[str, dict[str, Json]] = {}
         self.stopping = threading.Event()
         self._ids = itertools.count(int(time.time() * 1000) << 16)
@@ -152,6 +158,12 @@ class World:
     def new_id(self) -> str:
         with self.changed:
             return str(next(self._ids))
+
+    def has_network(self, name: str) -> bool:
+        """Whether it is there: Compute Engine makes `default` when its API is enabled, and takes a moment."""
+        settings, enabled = self.settings, self.enabled_at.get("compute.googleapis.com", 0.0)
+        coming = name == "default" and time.time() < enabled + settings.enabling_s + settings.network_s
+        return name in settings.networks and not coming
 
     def url(self, *parts: str) -> str:
         return ROOT + self.path(*parts)

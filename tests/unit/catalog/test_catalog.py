@@ -75,7 +75,7 @@ def only(held: Catalog, regions: set[str]) -> Catalog:
     return replace(held, sales=kept)
 
 
-SOME = (AWS, only(GCP, {"us-central1", "africa-south1"}))
+SOME = (only(AWS, {"us-east-1", "eu-west-1"}), only(GCP, {"us-central1", "africa-south1"}))
 
 few = st.sampled_from
 sizes = st.builds(Bound, few([n * GIB for n in (1, 4, 15, 16, 64, 256)]), st.booleans())
@@ -331,7 +331,7 @@ def test_prices_of_gpus_are_recorded_with_their_date_in_many_regions(cloud: str)
     found = {offer.region for offer in catalog.offers(Need(cloud, accelerator=gpu("T4")))}
     found |= {offer.region for offer in catalog.offers(Need(cloud, accelerator=gpu("L4")))}
     assert found >= set(REGIONS[cloud])
-    assert all(held.facts.of(region).year >= 2026 for region in found)
+    assert all(held.facts.of(region, accelerated=True).year >= 2026 for region in found)
     assert all("-" in region and not region.startswith("us-gov") for region in found)
 
 
@@ -345,8 +345,42 @@ def test_the_date_is_that_of_the_region_on_top(tmp_path: Path) -> None:
         assert f"are of {day}" in old and f"--region {region}" in old
 
 
+@pytest.mark.parametrize("cloud", ["aws", "gcp"])
+def test_prices_without_gpus_are_recorded_in_many_regions(cloud: str) -> None:
+    need = Need(cloud, cpus=Bound(4, True), memory=Bound(16 * GIB, True))
+    for region in REGIONS[cloud]:
+        best = catalog.offers(replace(need, region=region))[0]
+        assert 0.05 < best.price < 0.25, f"{region}: {best.instance_type} at {best.price}"
+
+
+def test_prices_of_one_family_go_with_its_size() -> None:
+    """Of its sizes, as in us-east-1: by this the shared price is told from those of dedicated machines."""
+    held, drift = catalog.load("aws"), 0.0
+    by: dict[tuple[str, str], list[float]] = {}
+    for name, sales in held.sales.items():
+        base = {sale.region: sale.price for sale in sales}
+        for region, price in base.items():
+            by.setdefault((name.partition(".")[0], region), []).append(price / base["us-east-1"])
+    for ratios in by.values():
+        drift = max(drift, max(ratios) / min(ratios) - 1)
+    assert drift < 0.06, "a dedicated machine costs 6 % more and beyond"
+
+
+def test_older_prices_are_dated_as_such(tmp_path: Path) -> None:
+    today, plain = date(2026, 9, 1), Need("aws", cpus=Bound(4), region="eu-west-1")
+    for need, day in ((plain, "2025-03-02"), (replace(plain, accelerator=gpu("T4")), "2026-01-21")):
+        (old,) = catalog.warnings(need, refreshed=tmp_path, today=today)
+        assert f"are of {day}" in old
+
+
 def test_who_asks_for_no_gpu_is_offered_none_where_only_those_are_recorded() -> None:
+    gpus = {kind.instance_type for kind in AWS.kinds if kind.accelerator}
+    kept = {
+        name: [sale for sale in sales if name in gpus or sale.region == "us-east-1"]
+        for name, sales in AWS.sales.items()
+    }
+    held = replace(AWS, sales=kept)
     need = Need("aws", cpus=Bound(2), memory=Bound(4 * GIB, True), prefer="eu-central-1")
-    assert {offer.region for offer in catalog.offers(need)} == {"us-east-1"}
+    assert {offer.region for offer in serving(need, (held,))} == {"us-east-1"}
     named = replace(need, cpus=Bound(4), memory=None, instance_type="g4dn.xlarge")
-    assert catalog.offers(named)[0].region == "eu-central-1"
+    assert serving(named, (held,))[0].region == "eu-central-1"

@@ -101,7 +101,7 @@ def test_a_plan_prefers_it_unless_the_profile_names_another(
 
 
 def test_a_region_of_which_nothing_is_recorded_is_asked_about_once(monkeypatch: pytest.MonkeyPatch) -> None:
-    need = Need("aws", region="eu-central-1")  # machines with accelerators are recorded there
+    need = Need("aws", region="af-south-1")  # an account must opt in to it: nothing is recorded
     asked: list[str | None] = []
 
     def refresh(_: str, *, region: str | None = None) -> None:
@@ -111,11 +111,11 @@ def test_a_region_of_which_nothing_is_recorded_is_asked_about_once(monkeypatch: 
     monkeypatch.setattr(catalog, "refresh", refresh)
     for_plan.offers_for(need, MemoryProvider())
     for_plan.offers_for(need, None)
-    assert asked == ["eu-central-1"], "a plan asks nobody"
+    assert asked == ["af-south-1"], "a plan asks nobody"
     (lacking, *_) = for_plan.warnings_for(need)
-    assert "orch catalog refresh aws --region eu-central-1" in lacking
-    gpu = replace(need, accelerator=AcceleratorNeed(name="T4"))
-    for recorded in (replace(need, region="us-east-1"), gpu, replace(need, instance_type="g4dn.xlarge")):
+    assert "orch catalog refresh aws --region af-south-1" in lacking
+    gpu = replace(need, region="eu-west-1", accelerator=AcceleratorNeed(name="T4"))
+    for recorded in (replace(need, region="eu-central-1"), gpu, replace(gpu, instance_type="g4dn.xlarge")):
         for_plan.offers_for(recorded, MemoryProvider())
         assert len(asked) == 1
         assert all("are recorded here" not in each for each in for_plan.warnings_for(recorded))

@@ -2,14 +2,14 @@
 
 from __future__ import annotations
 
-import importlib.util
 import re
-import sys
 from collections.abc import Mapping
 from pathlib import Path
 from typing import Any
 
 import pytest
+
+from scripts import cloud_beliefs
 
 ROOT = Path(__file__).resolve().parents[3]
 _ROW = re.compile(r"^\| (?:`([a-z-]+)`)? ?\| (.+?) \| (.+?) \| (tests/[\w/]+\.py)::(\w+) \|$")
@@ -24,18 +24,8 @@ def claims() -> list[tuple[str, str, str, str, str]]:
     return [(m[1] or "", m[2], m[3], m[4], m[5]) for m in found if m]
 
 
-@pytest.fixture(scope="module")
-def script() -> Any:
-    spec = importlib.util.spec_from_file_location("first_contact", ROOT / "scripts/first_contact.py")
-    assert spec and spec.loader
-    module = importlib.util.module_from_spec(spec)
-    sys.modules["first_contact"] = module
-    spec.loader.exec_module(module)
-    return module
-
-
-def checks(script: Any) -> Mapping[str, Any]:
-    parts = (script.BEFORE, script.WITH_MACHINE, script.AFTER)
+def checks() -> Mapping[str, Any]:
+    parts = (cloud_beliefs.BEFORE, cloud_beliefs.WITH_MACHINE, cloud_beliefs.AFTER)
     return {name: check for part in parts for cloud in part.values() for name, check in cloud.items()}
 
 
@@ -45,9 +35,9 @@ def test_each_claim_has_a_test_that_exists() -> None:
         assert f"def {name}(" in (ROOT / path).read_text(), f"{claim}: {path} has no {name}"
 
 
-def test_first_contact_checks_each_claim_that_has_a_name(script: Any) -> None:
+def test_first_contact_checks_each_claim_that_has_a_name() -> None:
     named = [name for name, *_ in claims() if name]
-    assert sorted(named) == sorted(checks(script))
+    assert sorted(named) == sorted(checks())
 
 
 SEEN = {
@@ -81,19 +71,17 @@ OTHERWISE = {
 
 @pytest.mark.parametrize("name", sorted(SEEN))
 def test_a_cloud_that_answers_otherwise_is_called_wrong(
-    name: str, script: Any, capsys: pytest.CaptureFixture[str]
+    name: str, capsys: pytest.CaptureFixture[str]
 ) -> None:
-    one = {name: checks(script)[name]}
-    world = script.World("aws", "us-east-1", "t3.small", Path(), None)
+    one = {name: checks()[name]}
+    world = cloud_beliefs.World("aws", "us-east-1", "t3.small", Path(), None)
     for seen, wrong in ((SEEN[name], []), (OTHERWISE[name], [name])):
         world.seen = seen
-        assert script.judge(world, one) == wrong
+        assert cloud_beliefs.judge(world, one) == wrong
         assert capsys.readouterr().out.startswith("WRONG" if wrong else "ok")
 
 
-def test_a_question_that_cannot_be_asked_is_no_wrong_belief(
-    script: Any, capsys: pytest.CaptureFixture[str]
-) -> None:
-    world = script.World("aws", "us-east-1", "t3.small", Path(), None)
-    assert script.judge(world, {"aws-quota": checks(script)["aws-quota"]}) == []
+def test_a_question_that_cannot_be_asked_is_no_wrong_belief(capsys: pytest.CaptureFixture[str]) -> None:
+    world = cloud_beliefs.World("aws", "us-east-1", "t3.small", Path(), None)
+    assert cloud_beliefs.judge(world, {"aws-quota": checks()["aws-quota"]}) == []
     assert capsys.readouterr().out.startswith("?      aws-quota: AttributeError")
