@@ -87,17 +87,20 @@ class Client:
         self._context = context
         self._kept: Dict[Tuple[str, str], http.client.HTTPConnection] = {}
 
-    def read_range(self, url: str, headers: Mapping[str, str], first: int, size: int) -> Iterator[bytes]:
-        """Yield the `size` bytes from `first` of the object at `url`. After a cut, continue where it ended.
+    def read_range(
+        self, url: str, headers: Mapping[str, str], first: int, size: int, piece: int = PIECE
+    ) -> Iterator[bytes]:
+        """Yield the `size` bytes from `first` of the object at `url`, at most `piece` at a time. After a cut,
+        continue where it ended.
 
         Raises HttpError; it is "malformed" if the server sends other bytes than those requested.
         """
         done, failures = 0, 0
         while done < size:
             try:
-                for piece in self._pieces(url, headers, first + done, size - done):
-                    done, failures = done + len(piece), 0
-                    yield piece
+                for got in self._pieces(url, headers, first + done, size - done, piece):
+                    done, failures = done + len(got), 0
+                    yield got
             except _Cut as cut:
                 failures += 1
                 self._wait(url, cut, failures)
@@ -138,7 +141,9 @@ class Client:
 
     # ------------------------------------------------------------ one attempt
 
-    def _pieces(self, url: str, headers: Mapping[str, str], first: int, size: int) -> Iterator[bytes]:
+    def _pieces(
+        self, url: str, headers: Mapping[str, str], first: int, size: int, most: int
+    ) -> Iterator[bytes]:
         asked = {"Accept-Encoding": "gzip", **headers, "Range": f"bytes={first}-{first + size - 1}"}
         response, connection = self._send("GET", url, asked, b"")
         whole = False
@@ -146,7 +151,7 @@ class Client:
             _require_range(response, first, size)
             left = size
             while left:
-                piece = _read(response, min(PIECE, left))
+                piece = _read(response, min(most, left))
                 if not piece:
                     raise _Cut("the answer ended early")
                 left -= len(piece)

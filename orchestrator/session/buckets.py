@@ -24,8 +24,8 @@ from orchestrator.model.counted import counted
 from orchestrator.model.files import regular_bytes
 from orchestrator.model.stores import Link, Store, Stored
 from orchestrator.profile import DataTree
-from orchestrator.runtime.fetch.download import Wanted
 from orchestrator.runtime.fetch.objects import rows_of
+from orchestrator.runtime.fetch.staging import Wanted
 from orchestrator.runtime.transfer.entries import hostile
 from orchestrator.storage import open_store
 from orchestrator.sync.scan import shown

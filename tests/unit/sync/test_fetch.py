@@ -22,7 +22,7 @@ from orchestrator.hosts.here import HereHost
 from orchestrator.model import Agent
 from orchestrator.model.stores import Link, Stored
 from orchestrator.runtime.fetch.checksums import Crc32c
-from orchestrator.runtime.fetch.download import PART
+from orchestrator.runtime.fetch.staging import PART
 
 
 class Bucket(ThreadingHTTPServer):
