@@ -24,7 +24,6 @@ ANSWER = 1 << 16
 _PASSING = frozenset((408, 425, 429, 500, 502, 503, 504))
 _LONGEST_PAUSE = 20.0
 _CONTENT_RANGE = re.compile(r"bytes (\d{1,18})-(\d{1,18})/(?:\d{1,18}|\*)\Z")
-_CHANGED = 412
 _OK, _PARTIAL = 200, 206
 
 Body = Union[bytes, "File"]
@@ -49,8 +48,8 @@ class HttpError(Exception):
     """A request that failed finally.
 
     kind: "denied" (401, 403, ExpiredToken: the link expired, or was never allowed), "missing" (404, 410),
-    "changed" (412), "passing" (a transient failure, retried often enough), "refused" (any other status),
-    "malformed" (against the protocol).
+    "changed" (412; 416: it is shorter now), "passing" (a transient failure, retried often enough), "refused"
+    (any other status), "malformed" (against the protocol).
     """
 
     def __init__(self, kind: str, sentence: str, status: int = 0) -> None:
@@ -304,7 +303,7 @@ def _require_good(url: str, response: http.client.HTTPResponse) -> None:
         raise HttpError(
             "refused", f"{_server(url)} sends elsewhere ({status}), which is not followed.", status
         )
-    kinds = {401: "denied", 403: "denied", 404: "missing", 410: "missing", _CHANGED: "changed"}
+    kinds = {401: "denied", 403: "denied", 404: "missing", 410: "missing", 416: "changed", 412: "changed"}
     said = _read(response, 600).decode("latin-1")
     if status == 400 and "<Code>ExpiredToken</Code>" in said:  # a link of Cloud Storage, a session of S3
         raise HttpError("denied", f"{_server(url)} answered ExpiredToken.", status)
