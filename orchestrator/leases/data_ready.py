@@ -17,7 +17,9 @@ def require_data(wanted: Profile) -> tuple[buckets.Pin, ...]:
     Raises what would stop the first run: a bucket that does not exist or is not readable, objects that a link
     signed here does not open, or more bytes than the machine's disk.
     """
-    pins = tuple(buckets.listed(each.bucket) for each in wanted.data if each.bucket)
+    pins = tuple(
+        buckets.listed(each.bucket, requester_pays=each.requester_pays) for each in wanted.data if each.bucket
+    )
     size = sum(pin.size for pin in pins)
     if size >= wanted.resources.disk:
         raise UsageError(

@@ -50,7 +50,11 @@ def _data_warnings(wanted: Profile, planned: Plan) -> tuple[str, ...]:
     if not planned.offers or not any(each.bucket for each in wanted.data):
         return ()
     try:
-        pins = [buckets.listed(each.bucket) for each in wanted.data if each.bucket]
+        pins = [
+            buckets.listed(each.bucket, requester_pays=each.requester_pays)
+            for each in wanted.data
+            if each.bucket
+        ]
     except OrchError as error:
         return (f"`up` will stop: {error.message}",)
     return transfer_warnings(pins, planned.offers[0])

@@ -145,6 +145,11 @@ class DataSection(Section):
         description="Begin the run while the objects of a bucket still come: the script sees all names and "
         "sizes at once, and opening a file waits for it. Default: the run begins when all data are there.",
     )
+    requester_pays: bool = Field(
+        default=False,
+        description="Agree to pay for reading a bucket with requester pays: S3 bills the account of the "
+        "credentials here, Cloud Storage the project of GOOGLE_CLOUD_PROJECT. Default: its owner pays.",
+    )
     stage: bool = Field(
         default=False,
         description="Upload local data to the profile's `store` once; new machines download it from there. "

@@ -210,7 +210,15 @@ def _bucket(entry: DataSection, code: Path) -> resolved.DataTree:
     key = hashlib.sha256(entry.source.encode()).hexdigest()[:16]
     here = code / ".orch" / "data" / key / name
     target = entry.target or name
-    return resolved.DataTree(here, target, None, entry.source, entry.sample, stream=entry.stream)
+    return resolved.DataTree(
+        here,
+        target,
+        None,
+        entry.source,
+        entry.sample,
+        stream=entry.stream,
+        requester_pays=entry.requester_pays,
+    )
 
 
 def _target(source: Path, code: Path) -> str:

@@ -63,7 +63,7 @@ class DataTree:
     With a `bucket`, its URL, the machine downloads the objects itself; `source` is then the folder on this
     computer for those that `sample` names (all if empty), when a proof needs them. `stage`: upload it once to
     the profile's store, from which new machines download it. `stream`: a run starts while the objects of the
-    bucket are still arriving.
+    bucket are still arriving. `requester_pays`: the user pays for reading the bucket.
     """
 
     source: Path
@@ -73,6 +73,7 @@ class DataTree:
     sample: tuple[str, ...] = ()
     stage: bool = False
     stream: bool = False
+    requester_pays: bool = False
 
 
 @dataclass(frozen=True)

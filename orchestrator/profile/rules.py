@@ -234,6 +234,9 @@ def _buckets(document: Document) -> Iterator[Breach]:
         if entry.stream and not is_bucket(entry.source):
             text = "is for data in a bucket, which a machine fetches itself; remove it"
             yield Breach(("data", index, "stream"), text)
+        if entry.requester_pays and not is_bucket(entry.source):
+            text = "is for data in a bucket; remove it"
+            yield Breach(("data", index, "requester_pays"), text)
         if entry.stage and is_bucket(entry.source):
             text = "is for data of this computer, and these are in a bucket already; remove it"
             yield Breach(("data", index, "stage"), text)

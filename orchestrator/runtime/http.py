@@ -24,7 +24,6 @@ ANSWER = 1 << 16
 _PASSING = frozenset((408, 425, 429, 500, 502, 503, 504))
 _LONGEST_PAUSE = 20.0
 _CONTENT_RANGE = re.compile(r"bytes (\d{1,18})-(\d{1,18})/(?:\d{1,18}|\*)\Z")
-_CHANGED = 412
 _OK, _PARTIAL = 200, 206
 
 Body = Union[bytes, "File"]
@@ -49,8 +48,8 @@ class HttpError(Exception):
     """A request that failed finally.
 
     kind: "denied" (401, 403, ExpiredToken: the link expired, or was never allowed), "missing" (404, 410),
-    "changed" (412), "passing" (a transient failure, retried often enough), "refused" (any other status),
-    "malformed" (against the protocol).
+    "changed" (412; 416: it is shorter now), "passing" (a transient failure, retried often enough), "refused"
+    (any other status), "malformed" (against the protocol).
     """
 
     def __init__(self, kind: str, sentence: str, status: int = 0) -> None:
@@ -87,17 +86,20 @@ class Client:
         self._context = context
         self._kept: Dict[Tuple[str, str], http.client.HTTPConnection] = {}
 
-    def read_range(self, url: str, headers: Mapping[str, str], first: int, size: int) -> Iterator[bytes]:
-        """Yield the `size` bytes from `first` of the object at `url`. After a cut, continue where it ended.
+    def read_range(
+        self, url: str, headers: Mapping[str, str], first: int, size: int, piece: int = PIECE
+    ) -> Iterator[bytes]:
+        """Yield the `size` bytes from `first` of the object at `url`, at most `piece` at a time. After a cut,
+        continue where it ended.
 
         Raises HttpError; it is "malformed" if the server sends other bytes than those requested.
         """
         done, failures = 0, 0
         while done < size:
             try:
-                for piece in self._pieces(url, headers, first + done, size - done):
-                    done, failures = done + len(piece), 0
-                    yield piece
+                for got in self._pieces(url, headers, first + done, size - done, piece):
+                    done, failures = done + len(got), 0
+                    yield got
             except _Cut as cut:
                 failures += 1
                 self._wait(url, cut, failures)
@@ -138,7 +140,9 @@ class Client:
 
     # ------------------------------------------------------------ one attempt
 
-    def _pieces(self, url: str, headers: Mapping[str, str], first: int, size: int) -> Iterator[bytes]:
+    def _pieces(
+        self, url: str, headers: Mapping[str, str], first: int, size: int, most: int
+    ) -> Iterator[bytes]:
         asked = {"Accept-Encoding": "gzip", **headers, "Range": f"bytes={first}-{first + size - 1}"}
         response, connection = self._send("GET", url, asked, b"")
         whole = False
@@ -146,7 +150,7 @@ class Client:
             _require_range(response, first, size)
             left = size
             while left:
-                piece = _read(response, min(PIECE, left))
+                piece = _read(response, min(most, left))
                 if not piece:
                     raise _Cut("the answer ended early")
                 left -= len(piece)
@@ -299,7 +303,7 @@ def _require_good(url: str, response: http.client.HTTPResponse) -> None:
         raise HttpError(
             "refused", f"{_server(url)} redirects ({status}), and redirects are not followed.", status
         )
-    kinds = {401: "denied", 403: "denied", 404: "missing", 410: "missing", _CHANGED: "changed"}
+    kinds = {401: "denied", 403: "denied", 404: "missing", 410: "missing", 416: "changed", 412: "changed"}
     said = _read(response, 600).decode("latin-1")
     if status == 400 and "<Code>ExpiredToken</Code>" in said:  # a link of Cloud Storage, a session of S3
         raise HttpError("denied", f"{_server(url)} answered ExpiredToken.", status)

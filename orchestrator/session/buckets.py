@@ -24,8 +24,8 @@ from orchestrator.model.counted import counted
 from orchestrator.model.files import regular_bytes
 from orchestrator.model.stores import Link, Store, Stored
 from orchestrator.profile import DataTree
-from orchestrator.runtime.fetch.download import Wanted
 from orchestrator.runtime.fetch.objects import rows_of
+from orchestrator.runtime.fetch.staging import Wanted
 from orchestrator.runtime.transfer.entries import hostile
 from orchestrator.storage import open_store
 from orchestrator.sync.scan import shown
@@ -50,6 +50,7 @@ class Pin:
     single: str
     objects: Annotated[tuple[Stored, ...], Most(1_000_000)]
     schema: Annotated[str, Like("1")] = "1"
+    requester_pays: bool = False
 
     @property
     def size(self) -> int:
@@ -85,14 +86,14 @@ class CannotSign(UsageError):
         )
 
 
-def listed(source: str) -> Pin:
+def listed(source: str, *, requester_pays: bool = False) -> Pin:
     """The current objects of a source. Raises SyncError if there are none, and StorageError."""
     above, _, name = source.rstrip("/").rpartition("/")
     if not above.endswith("/") and not source.endswith("/"):
-        one = open_store(above).head(name)
+        one = open_store(above, requester_pays=requester_pays).head(name)
         if one is not None:
-            return Pin(source, name, (one,))
-    objects = tuple(open_store(source.rstrip("/")).list())
+            return Pin(source, name, (one,), requester_pays=requester_pays)
+    objects = tuple(open_store(source.rstrip("/"), requester_pays=requester_pays).list())
     if not objects:
         raise SyncError(
             f"{source} holds no objects.", next_command="correct data[].source, or upload the data"
@@ -100,15 +101,15 @@ def listed(source: str) -> Pin:
     wanted = [Wanted(each.key, each.size, each.version, each.checksum) for each in objects]
     for key, why in hostile(rows_of(wanted), sealed=False):
         raise SyncError(f"The objects of {source} cannot be files: {shown([key])}: {why}.")
-    return Pin(source, "", objects)
+    return Pin(source, "", objects, requester_pays=requester_pays)
 
 
-def pinned(path: Path, source: str, *, accept: bool = False) -> Pin:
+def pinned(path: Path, source: str, *, accept: bool = False, requester_pays: bool = False) -> Pin:
     """The pin at `path`; written now if it does not exist or `accept` is set.
 
     Raises DataChanged if the objects differ from the pin.
     """
-    now, before = listed(source), None if accept else _read(path)
+    now, before = listed(source, requester_pays=requester_pays), None if accept else _read(path)
     if before is None or before.source != source:
         return _keep(path, now)
     then = {each.key: each for each in before.objects}
@@ -259,7 +260,7 @@ def _files(folder: Path) -> Iterator[Path]:
 
 def _store_of(pin: Pin) -> Store:
     whole = pin.source.rstrip("/")
-    return open_store(whole.rpartition("/")[0] if pin.single else whole)
+    return open_store(whole.rpartition("/")[0] if pin.single else whole, requester_pays=pin.requester_pays)
 
 
 def _same(one: Stored, other: Stored) -> bool:

@@ -44,7 +44,9 @@ def send(session: Session, *, new_data: bool = False) -> Trees:
     begun = time.monotonic()
     profile = session.profile
     pins = {
-        number: buckets.pinned(pin_path(session, number), each.bucket, accept=new_data)
+        number: buckets.pinned(
+            pin_path(session, number), each.bucket, accept=new_data, requester_pays=each.requester_pays
+        )
         for number, each in enumerate(profile.data)
         if each.bucket
     }
@@ -89,7 +91,7 @@ def mirror_samples(session: Session) -> None:
     """Download what the first steps read of the pinned buckets."""
     for number, each in enumerate(session.profile.data):
         if each.bucket:
-            pin = buckets.pinned(pin_path(session, number), each.bucket)
+            pin = buckets.pinned(pin_path(session, number), each.bucket, requester_pays=each.requester_pays)
             buckets.mirror(each, pin, session.progress)
 
 
@@ -217,7 +219,7 @@ def prepare(session: Session, tree: DataTree) -> None:
 def make(tree: DataTree, profile: Profile, python_of: Callable[[], Path], progress: Progress) -> None:
     """Like `prepare`. `python_of` finds the local stack's interpreter if there is something to create."""
     if tree.bucket:
-        buckets.mirror(tree, buckets.listed(tree.bucket), progress)
+        buckets.mirror(tree, buckets.listed(tree.bucket, requester_pays=tree.requester_pays), progress)
         return
     if tree.source.exists():
         return

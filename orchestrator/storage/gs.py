@@ -20,7 +20,7 @@ from orchestrator.errors import Changed, Missing, StorageDenied, StorageError, S
 from orchestrator.model.stores import Grant, Link, Stored
 
 from .bucket import Anything, Sink
-from .gs_errors import asking
+from .gs_errors import asking, no_payer
 from .placing import local
 
 PART = 16 << 20
@@ -34,9 +34,10 @@ _EMULATOR = "STORAGE_EMULATOR_HOST"
 
 
 class GsDriver:
-    def __init__(self, url: str, bucket: str) -> None:
+    def __init__(self, url: str, bucket: str, *, requester_pays: bool = False) -> None:
         self._url = url
         self._bucket_name = bucket
+        self._requester_pays = requester_pays
         self._seen = False
 
     def region(self) -> str:
@@ -145,6 +146,7 @@ class GsDriver:
                 generation=None if version is None else _generation(version),
                 credentials=self._signer,
                 api_access_endpoint=self._endpoint,
+                query_parameters={"userProject": self._payer} if self._payer else None,
             )
         return Link(url, {}, expires)
 
@@ -193,14 +195,25 @@ class GsDriver:
     @functools.cached_property
     def _client(self) -> Any:
         library = self._library
-        credentials, project = self._credentials
-        named = os.environ.get("GOOGLE_CLOUD_PROJECT") or project
         # the client wants a project, which only the creation of buckets uses
-        return library.Client(project=named or "none", credentials=credentials)
+        return library.Client(project=self._project or "none", credentials=self._credentials[0])
+
+    @property
+    def _project(self) -> str | None:
+        return os.environ.get("GOOGLE_CLOUD_PROJECT") or self._credentials[1]
+
+    @functools.cached_property
+    def _payer(self) -> str | None:
+        """Return the project that pays for requests; None if the bucket's owner does."""
+        if not self._requester_pays:
+            return None
+        if self._project is None:
+            raise no_payer(self._url)
+        return self._project
 
     @functools.cached_property
     def _bucket(self) -> Any:
-        return self._client.bucket(self._bucket_name)
+        return self._client.bucket(self._bucket_name, user_project=self._payer)
 
     @functools.cached_property
     def _signer(self) -> Any:

@@ -87,19 +87,29 @@ def _refused(
     if status == 400 and reason in ("required", "userProjectMissing"):
         return StorageError(
             StorageFault.REQUESTER_PAYS,
-            f"{url} has requester pays, which orch does not support.",
+            f"Whoever reads {url} pays for it (requester pays), and the profile does not agree to that.",
             code=code,
-            next_command=f"gcloud storage buckets describe gs://{bucket}",
+            next_command="add `requester_pays: true` to this entry of data, to pay for it",
         )
     if status == 403:
         return StorageDenied(
             StorageFault.DENIED,
             f"The credentials may not do this with {name or 'the bucket'} in {url} ({code}): they need "
-            "the role roles/storage.objectUser on it.",
+            "the role roles/storage.objectUser on it, and where the requester pays, "
+            "serviceusage.services.use on the project that does.",
             code=code,
             next_command=f"gcloud storage buckets get-iam-policy gs://{bucket}",
         )
     return StorageError(StorageFault.UNKNOWN, f"{url} refused {name}: {code}.", code=code)
+
+
+def no_payer(url: str) -> StorageError:
+    """Return the error for a bucket whose requester pays, where no project is known that could."""
+    return StorageError(
+        StorageFault.REQUESTER_PAYS,
+        f"Whoever reads {url} pays for it (requester pays), and it is not known which project shall.",
+        next_command="export GOOGLE_CLOUD_PROJECT=…    # the project that pays",
+    )
 
 
 def _not_proven(url: str, code: str) -> StorageDenied:

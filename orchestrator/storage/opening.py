@@ -18,18 +18,20 @@ _ALSO = {"gcs": "gs", "s3a": "s3", "s3n": "s3"}
 _NAME = re.compile(r"[A-Za-z0-9][A-Za-z0-9._-]*")
 
 
-def open_store(url: str) -> Store:
+def open_store(url: str, *, requester_pays: bool = False) -> Store:
     """Return the store of a URL without contacting it. Raises StorageError, which suggests the nearest valid
     form.
+
+    `requester_pays`: reading a bucket whose requester pays is paid for with the credentials here.
     """
     scheme, separator, rest = url.partition("://")
     opener = _OPENERS.get(scheme)
     if not separator or opener is None:
         raise _wrong(url, _nearest(url))
-    return opener(url, rest.rstrip("/") if scheme != "file" else rest)
+    return opener(url, rest.rstrip("/") if scheme != "file" else rest, requester_pays)
 
 
-def _file(url: str, rest: str) -> Store:
+def _file(url: str, rest: str, _pays: bool) -> Store:
     from .files import FileStore
 
     path = unquote(rest.removeprefix("localhost"))
@@ -40,7 +42,7 @@ def _file(url: str, rest: str) -> Store:
     return FileStore(Path(os.path.normpath(path)))
 
 
-def _memory(url: str, rest: str) -> Store:
+def _memory(url: str, rest: str, _pays: bool) -> Store:
     from .memory import memory_store
 
     if not _NAME.fullmatch(rest):
@@ -48,23 +50,23 @@ def _memory(url: str, rest: str) -> Store:
     return memory_store(rest)
 
 
-def _s3(url: str, rest: str) -> Store:
+def _s3(url: str, rest: str, pays: bool) -> Store:
     from .bucket import BucketStore
     from .s3 import S3Driver
 
     bucket, prefix = _bucket(url, rest)
-    return BucketStore(f"s3://{rest}", prefix, S3Driver(f"s3://{bucket}", bucket))
+    return BucketStore(f"s3://{rest}", prefix, S3Driver(f"s3://{bucket}", bucket, requester_pays=pays))
 
 
-def _gs(url: str, rest: str) -> Store:
+def _gs(url: str, rest: str, pays: bool) -> Store:
     from .bucket import BucketStore
     from .gs import GsDriver
 
     bucket, prefix = _bucket(url, rest)
-    return BucketStore(f"gs://{rest}", prefix, GsDriver(f"gs://{bucket}", bucket))
+    return BucketStore(f"gs://{rest}", prefix, GsDriver(f"gs://{bucket}", bucket, requester_pays=pays))
 
 
-_OPENERS: dict[str, Callable[[str, str], Store]] = {
+_OPENERS: dict[str, Callable[[str, str, bool], Store]] = {
     "file": _file,
     "memory": _memory,
     "s3": _s3,

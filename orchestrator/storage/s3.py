@@ -31,13 +31,16 @@ _MOST_PARTS = 9_000
 _CHUNK = 1 << 20
 _PARALLEL = 4
 _SHA256 = "orch-sha256"
+_HEADERS = {"IfMatch": "If-Match", "RequestPayer": "x-amz-request-payer"}
+"""Signed headers of a link, which whoever follows it has to send."""
 _ANONYMOUS_REGION = "us-east-1"
 
 
 class S3Driver:
-    def __init__(self, url: str, bucket: str) -> None:
+    def __init__(self, url: str, bucket: str, *, requester_pays: bool = False) -> None:
         self._url = url
         self._bucket = bucket
+        self._payer = {"RequestPayer": "requester"} if requester_pays else {}
 
     def region(self) -> str:
         return _region_of(self._client, self._url, self._bucket) or ""
@@ -77,7 +80,9 @@ class S3Driver:
 
     def facts(self, name: str) -> Stored | None:
         with self._asking(name, Anything(), absent_is_none=True):
-            answer = self._client.head_object(Bucket=self._bucket, Key=name, ChecksumMode="ENABLED")
+            answer = self._client.head_object(
+                Bucket=self._bucket, Key=name, ChecksumMode="ENABLED", **self._payer
+            )
             return Stored(name, int(answer["ContentLength"]), _etag(answer), _checksum(answer))
         return None  # the object was missing
 
@@ -85,14 +90,14 @@ class S3Driver:
         wanted = {"IfMatch": f'"{version}"'} if version is not None else {}
         part = {"Range": f"bytes={start}-"} if start else {"ChecksumMode": "ENABLED"}
         with self._asking(name, version):
-            answer = self._client.get_object(Bucket=self._bucket, Key=name, **wanted, **part)
+            answer = self._client.get_object(Bucket=self._bucket, Key=name, **wanted, **part, **self._payer)
             for chunk in answer["Body"].iter_chunks(_CHUNK):
                 sink(chunk)
             size = start + int(answer.get("ContentLength", 0))
             return Stored(name, size, _etag(answer), "" if start else _checksum(answer))
 
     def page(self, prefix: str, token: str | None) -> tuple[list[Stored], str | None]:
-        more = {"ContinuationToken": token} if token else {}
+        more = {**self._payer, **({"ContinuationToken": token} if token else {})}
         with self._asking(prefix, Anything()):
             answer = self._client.list_objects_v2(Bucket=self._bucket, Prefix=prefix, **more)
             found = [Stored(one["Key"], int(one["Size"]), _etag(one)) for one in answer.get("Contents", ())]
@@ -105,12 +110,11 @@ class S3Driver:
 
     def link(self, name: str, lasts: float, version: str | None) -> Link | None:
         wanted = {"IfMatch": f'"{version}"'} if version is not None else {}
+        at = {"Bucket": self._bucket, "Key": name, **wanted, **self._payer}
         with self._asking(name, version):
             expires, seconds = self._until(lasts)
-            url = self._client.generate_presigned_url(
-                "get_object", Params={"Bucket": self._bucket, "Key": name, **wanted}, ExpiresIn=seconds
-            )
-        return Link(url, {"If-Match": wanted["IfMatch"]} if wanted else {}, expires)
+            url = self._client.generate_presigned_url("get_object", Params=at, ExpiresIn=seconds)
+        return Link(url, {_HEADERS[field]: at[field] for field in _HEADERS if field in at}, expires)
 
     def grant(self, prefix: str, lasts: float) -> Grant | None:
         with self._asking(prefix, Anything()):

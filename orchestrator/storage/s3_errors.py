@@ -112,7 +112,8 @@ def _not_allowed(url: str, name: str, code: str) -> StorageDenied:
         StorageFault.DENIED,
         f"The credentials may not do this with {name or 'the bucket'} in {url} ({code}): they need "
         "s3:ListBucket on the bucket, and s3:GetObject, s3:PutObject, s3:DeleteObject and "
-        "s3:AbortMultipartUpload on its objects. A bucket with requester pays gives the same refusal.",
+        "s3:AbortMultipartUpload on its objects. A bucket whose requester pays gives the same refusal unless "
+        "its data entry has requester_pays: true.",
         code=code,
         next_command="aws sts get-caller-identity",
     )

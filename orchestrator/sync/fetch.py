@@ -11,8 +11,8 @@ from orchestrator.model import Agent, Host, Manifest, Progress, Silent
 from orchestrator.model.answers import Count, Most, Sha256
 from orchestrator.model.plain import last_words
 from orchestrator.model.stores import Link, Stored
-from orchestrator.runtime.fetch.download import Wanted
 from orchestrator.runtime.fetch.objects import rows_of
+from orchestrator.runtime.fetch.staging import Wanted
 from orchestrator.sync.push import tree_path
 from orchestrator.sync.scan import manifest_of
 from orchestrator.sync.talk import Talk

@@ -10,8 +10,8 @@ from typing import Annotated
 from orchestrator.model import Agent, Host, Manifest, Progress, Silent
 from orchestrator.model.answers import Count, Most
 from orchestrator.model.stores import Link, Stored
-from orchestrator.runtime.fetch.download import Wanted
 from orchestrator.runtime.fetch.objects import rows_of
+from orchestrator.runtime.fetch.staging import Wanted
 from orchestrator.sync.push import tree_path
 from orchestrator.sync.scan import manifest_of
 from orchestrator.sync.talk import Talk

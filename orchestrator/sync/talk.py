@@ -171,16 +171,18 @@ _OBJECT_SENTENCES = {
     "corrupt": "arrived damaged every time: its bytes do not match the bucket's checksum",
     "passing": "did not come",
 }
+_AS_BEFORE = ("refused", "malformed")
 
 
 def _object_refused(name: str, said: _Refusal) -> ObjectRefused:
     fault = said.error.removeprefix(_OBJECT)
+    then = "once that is corrected, the same command continues" if fault in _AS_BEFORE else ""
     sentence = _OBJECT_SENTENCES.get(fault, "was refused")
     return ObjectRefused(
         fault,
         said.path,
         f"{shown([said.path])} {sentence}: {plain(said.text)} Files that {name} already has are kept; "
-        "repeat the command to continue.",
+        f"{then or 'repeat the command to continue'}.",
     )
 
 

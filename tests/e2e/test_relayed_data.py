@@ -2,10 +2,17 @@
 
 from __future__ import annotations
 
+import ipaddress
 import json
+import os
+import re
 import shutil
+import socket
+import threading
 from collections.abc import Iterator
+from contextlib import contextmanager, suppress
 from pathlib import Path
+from urllib.parse import urlsplit
 
 import pytest
 
@@ -37,6 +44,38 @@ def store(request: pytest.FixtureRequest, monkeypatch: pytest.MonkeyPatch, tmp_p
     yield made
 
 
+@contextmanager
+def at(address: str) -> Iterator[str]:
+    """The bucket's server at another address of this computer, which it does not know."""
+    behind = urlsplit(os.environ["AWS_ENDPOINT_URL"])
+    listener = socket.create_server((address, 0))
+
+    def pump(source: socket.socket, to: socket.socket) -> None:
+        with suppress(OSError):
+            while data := source.recv(1 << 20):
+                to.sendall(data)
+        with suppress(OSError):
+            to.shutdown(socket.SHUT_WR)
+
+    def accept() -> None:
+        with suppress(OSError):
+            while True:
+                client, _ = listener.accept()
+                server = socket.create_connection((behind.hostname, behind.port))
+                for ends in ((client, server), (server, client)):
+                    threading.Thread(target=pump, args=ends, daemon=True).start()
+
+    thread = threading.Thread(target=accept, daemon=True)
+    thread.start()
+    try:
+        yield f"http://{address}:{listener.getsockname()[1]}"
+    finally:
+        with suppress(OSError):
+            listener.shutdown(socket.SHUT_RDWR)
+        listener.close()
+        thread.join()
+
+
 def read_by(project: Project, run_id: str) -> str:
     return (project.folder / f"runs/{run_id}/outputs/sum.txt").read_text()
 
@@ -60,6 +99,25 @@ def test_an_isolated_machine_gets_the_objects_as_one_that_reaches_the_bucket(
     relayed = json.loads((project.folder / "runs/one/run.json").read_text())
     assert reached.alive() and fetched.data == relayed["data"]
     orch.down(folder=folder)
+
+
+def test_an_isolated_machine_shows_no_data_while_they_come_and_fetches_them_first(
+    store: Store, project: Project, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Although it reaches the bucket, at the one address of this computer that it knows: its link's."""
+    profile = project.folder / "orch.yaml"
+    (project.folder / "train.py").write_text(SCRIPT)
+    streamed = f"data:\n  - source: {store.url}\n    stream: true\n"
+    profile.write_text(f"{profile.read_text()}  outputs: [sum.txt]\n{streamed}")
+    project.orch("up", "orch.yaml")
+    there = project.orch("ssh", "--", "cat", "/proc/net/fib_trie").out
+    (address, *_) = re.findall(r"-- (10\.77\.\d+\.\d+)$", there, re.MULTILINE)
+    with at(str(ipaddress.ip_network(f"{address}/30", strict=False)[1])) as url:
+        monkeypatch.setenv("AWS_ENDPOINT_URL", url)
+        said = project.orch("train", "--run-id", "one")
+    assert "is downloaded before the run begins, in spite of `stream: true`" in said.err
+    assert "root may mount nothing on this machine" in said.err
+    assert read_by(project, "one") == repr([("a/1.bin", b"one" * 999), ("a/ü 2.bin", b"two"), ("b.bin", b"")])
 
 
 def test_objects_that_changed_are_refused_and_only_they_are_downloaded_again(

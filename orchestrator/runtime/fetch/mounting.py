@@ -1,7 +1,7 @@
 """Mount a FUSE file system: with the kernel's own call if this process may, else with fusermount3.
 
-Root may. Others need `fusermount3` (Debian and Ubuntu: package fuse3), which is setuid, and permission to
-open /dev/fuse.
+Root may, unless the machine withholds CAP_SYS_ADMIN, as an isolated local one does. Others need `fusermount3`
+(Debian and Ubuntu: package fuse3), which is setuid, and permission to open /dev/fuse.
 """
 
 # ruff: noqa: PTH110
@@ -39,8 +39,7 @@ def mount(place: str) -> int:
     except OSError as error:
         helper = _helper()
         if not helper:
-            reason = f"{error.strerror}; only root can, or who has fusermount3 (the package fuse3)"
-            raise CannotMount(reason) from error
+            raise CannotMount(f"{error.strerror}; {_needed()}") from error
     return _by_helper(helper, place)
 
 
@@ -93,6 +92,12 @@ def _received(ours: socket.socket) -> int:
         raise CannotMount("fusermount3 gave no device")
     os.set_inheritable(descriptors[0], False)
     return descriptors[0]
+
+
+def _needed() -> str:
+    if os.geteuid() == 0:
+        return "root may mount nothing on this machine (it has no CAP_SYS_ADMIN)"
+    return "only root can, or who has fusermount3 (the package fuse3)"
 
 
 def _helper() -> str:

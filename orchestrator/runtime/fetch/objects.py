@@ -1,31 +1,34 @@
 """Fetch a tree of objects: find what is here already, fetch what is missing, put it in place."""
 
 # Close to the kernel: descriptors, modes and races need os calls, not pathlib.
-# ruff: noqa: PTH101, PTH103, PTH118, PTH208
+# ruff: noqa: PTH103, PTH118, PTH208
 
 from __future__ import annotations
 
 import os
-import queue
 import shutil
 import time
 from collections import OrderedDict
-from typing import Any, Dict, FrozenSet, List, Set
+from typing import Any, Dict, FrozenSet, List, Set, Union
 
 from ..transfer import apply, record, tree
 from ..transfer.apply import Refused
 from ..transfer.confined import Confined
 from ..transfer.entries import Row, difference, digest
 from ..transfer.frames import Broken
-from .download import PART, Arrived, Damaged, Event, Failed, Link, Part, Pool, Staging, Verified, Wanted
+from .download import Arrived, Damaged, Failed, Link, Order, Pool, Verified
 from .journal import Came, Journal
+from .staging import FILE_MODE, PART, Staging, Wanted
+from .workers import Workers, pool_for
 
 AHEAD = 256
 """Maximum number of objects that have links and are not here yet."""
-_THREADS = 24
 _TRIES = 3
 _REPORT = 0.5
-_FILE, _FOLDER = 0o444, 0o755
+_FOLDER = 0o755
+
+
+_Pool = Union[Pool, Workers]
 
 
 class Client:
@@ -54,18 +57,22 @@ def rows_of(wanted: List[Wanted]) -> List[Row]:
         parts = each.path.split("/")
         folders.update("/".join(parts[:depth]) for depth in range(1, len(parts)))
     rows = [Row(path, "dir", mode=_FOLDER) for path in folders]
-    return rows + [Row(each.path, "file", each.size, _FILE, "0" * 64) for each in wanted]
+    return rows + [Row(each.path, "file", each.size, FILE_MODE, "0" * 64) for each in wanted]
 
 
 class Fetch:
     """Fetches one tree."""
 
-    def __init__(self, place: str, wanted: List[Wanted], client: Client, ahead: int = AHEAD) -> None:
-        """`ahead`: maximum number of objects that have links and are not here yet."""
+    def __init__(
+        self, place: str, wanted: List[Wanted], client: Client, ahead: int = AHEAD, may_fork: bool = False
+    ) -> None:
+        """`ahead`: maximum number of objects that have links and are not here yet. `may_fork`: whether this
+        process has a single thread."""
         self._place = place
         self._wanted = wanted
         self._client = client
         self._ahead = ahead
+        self._may_fork = may_fork
         self._journal = Journal(place)
         self._hashes: Dict[int, str] = {}
         self._known: tree.Known = {}
@@ -163,7 +170,7 @@ class Fetch:
         staging = Staging(stage)
         staging.clear({staging.name(self._wanted[number]) for number in need})
         self._require_room(stage, need)
-        pool = Pool(staging, self._wanted, _THREADS)
+        pool = pool_for(staging, self._wanted, need, self._may_fork)
         waiting: "OrderedDict[int, None]" = OrderedDict.fromkeys(need)
         under_way: Set[int] = set()
         try:
@@ -175,7 +182,7 @@ class Fetch:
                     room = max(len(urgent), self._ahead - len(under_way))
                     batch = [waiting.popitem(last=False)[0] for _ in range(min(room, len(waiting)))]
                     under_way.update(batch)
-                    self._begin(pool, staging, batch, frozenset(urgent))
+                    self._begin(pool, batch, frozenset(urgent))
                 self._take(pool, staging, target, under_way)
         finally:
             pool.close()
@@ -188,16 +195,11 @@ class Fetch:
         if size - there > apply.free(stage):
             raise apply.full(stage, size)
 
-    def _begin(
-        self, pool: Pool, staging: Staging, batch: List[int], urgent: FrozenSet[int] = frozenset()
-    ) -> None:
-        """Ask for links, and queue the missing parts, the urgent ones first."""
+    def _begin(self, pool: _Pool, batch: List[int], urgent: FrozenSet[int] = frozenset()) -> None:
+        """Ask for links, and order the objects."""
         self._ask_links(batch)
         for number in batch:
-            link = self._links[number]
-            wanted = self._wanted[number]
-            for first in staging.missing(wanted):
-                pool.put(Part(number, first, min(PART, wanted.size - first), link), number in urgent)
+            pool.begin(Order(number, self._links[number], number in urgent))
 
     def _ask_links(self, numbers: List[int]) -> None:
         answer = self._client.links(numbers)
@@ -206,15 +208,12 @@ class Fetch:
         for number, (url, headers) in zip(numbers, answer):  # noqa: B905  (`strict` came after 3.9)
             self._links[number] = Link(url, headers)
 
-    def _take(self, pool: Pool, staging: Staging, target: Confined, under_way: Set[int]) -> None:
+    def _take(self, pool: _Pool, staging: Staging, target: Confined, under_way: Set[int]) -> None:
         """Wait for one event of the threads and handle it."""
-        event: Event
-        try:
-            event = pool.events.get(timeout=_REPORT)
-        except queue.Empty:
-            self._report()
-            return
-        if isinstance(event, Arrived):
+        event = pool.take(_REPORT)
+        if event is None:
+            pass
+        elif isinstance(event, Arrived):
             self._bytes += event.bytes
             if event.bytes:
                 self._denied.pop(event.number, None)
@@ -225,15 +224,15 @@ class Fetch:
         elif isinstance(event, Damaged):
             self._damaged += 1
             self._again(self._corrupt, event.number, "corrupt", "its bytes are not what its checksum says")
-            self._begin(pool, staging, [event.number])
+            self._begin(pool, [event.number])
         else:
             self._retry(pool, event)
         self._report()
 
-    def _retry(self, pool: Pool, failed: Failed) -> None:
+    def _retry(self, pool: _Pool, failed: Failed) -> None:
         """Queue the part again with a new link if the old one was denied; any other failure ends the
         fetch."""
-        if failed.kind == "disk":
+        if failed.kind == "local":
             raise OSError(failed.text)
         if failed.kind != "denied":
             raise self._refused(failed.part.number, failed.kind, failed.text)
@@ -241,7 +240,7 @@ class Fetch:
         if self._links[number] == failed.part.link:  # no other part has renewed it meanwhile
             self._again(self._denied, number, failed.kind, failed.text)
             self._ask_links([number])
-        pool.put(failed.part._replace(link=self._links[number]))
+        pool.again(failed.part._replace(link=self._links[number]))
 
     def _again(self, tries: Dict[int, int], number: int, kind: str, text: str) -> None:
         tries[number] = tries.get(number, 0) + 1
@@ -255,7 +254,6 @@ class Fetch:
         """Put a verified object in its place, then add it to the journal."""
         wanted = self._wanted[whole.number]
         folder, name = target.at(wanted.path)
-        os.chmod(staging.path(whole.name), _FILE)
         os.rename(staging.path(whole.name), name, dst_dir_fd=folder)
         stamp = tree.stamp_of(os.stat(name, dir_fd=folder, follow_symlinks=False))
         if wanted.size > PART:

@@ -23,8 +23,8 @@ from typing import Any, List
 from ..transfer import apply, tree
 from ..transfer.apply import Refused
 from ..transfer.frames import Broken, Read, Write, receive, send
-from .download import Wanted
 from .objects import Client, Fetch, rows_of
+from .staging import Wanted
 
 
 def main(argv: List[str]) -> int:
@@ -48,7 +48,7 @@ def serve(root: str, read: Read, write: Write) -> int:
         apply.refuse_hostile(rows_of(wanted))
         place = apply.make_place(root, ask["single"])
         with apply.alone(place):
-            say(Fetch(place, wanted, _Far(read, say)).run(ask["single"], root))
+            say(Fetch(place, wanted, _Far(read, say), may_fork=True).run(ask["single"], root))
     except Refused as refusal:
         say(refusal.facts)
     except Broken as error:

@@ -40,9 +40,9 @@ from ..transfer.apply import Refused, Say
 from ..transfer.confined import Confined
 from ..transfer.frames import Broken, Read, Write, receive, send
 from . import fuse
-from .download import Wanted
 from .mounting import CannotMount, mount, mounted, unmount
 from .objects import Client, Fetch, rows_of
+from .staging import Wanted
 
 GOING, DONE, FAILED = "going", "done", "failed"
 _AHEAD = 64

@@ -97,6 +97,8 @@ class Refusal(NamedTuple):
     why: str
 
 
+LONGEST_NAME = 255
+"""Most bytes of one name: the limit of every file system of a machine."""
 UNSAFE_PATH = "unsafe_path"
 NOT_A_FILE = "not_a_file"
 UNREADABLE = "unreadable"
@@ -151,6 +153,8 @@ def _wrong_path(path: str) -> Iterator[str]:
         yield "the path names a drive"
     elif "" in parts:
         yield "the path has an empty part"
+    if len(path) > LONGEST_NAME // 4 and any(len(raw(part)) > LONGEST_NAME for part in parts):
+        yield f"a name in it has more than {LONGEST_NAME} bytes"
     if ".." in parts or "." in parts:
         yield "the path climbs with . or .."
     if "\0" in path:

@@ -139,7 +139,7 @@ def test_what_never_passes_is_given_up_without_the_link_in_its_words(server: Ser
         (401, "denied"),
         (404, "missing"),
         (412, "changed"),
-        (416, "refused"),
+        (416, "changed"),
         (302, "refused"),
     ],
 )

@@ -8,7 +8,7 @@ import os
 import signal
 import threading
 import time
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from datetime import UTC, datetime
 from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
 from pathlib import Path
@@ -22,7 +22,7 @@ from orchestrator.hosts.here import HereHost
 from orchestrator.model import Agent
 from orchestrator.model.stores import Link, Stored
 from orchestrator.runtime.fetch.checksums import Crc32c
-from orchestrator.runtime.fetch.download import PART
+from orchestrator.runtime.fetch.staging import PART
 
 
 class Bucket(ThreadingHTTPServer):
@@ -31,12 +31,14 @@ class Bucket(ThreadingHTTPServer):
     daemon_threads = False  # closing it waits until the last connection is gone
 
     def __init__(self) -> None:
-        super().__init__(("127.0.0.1", 0), _Handler)
+        super().__init__(("127.0.0.1", 0), Handler)
         self.objects: dict[str, bytes] = {}
         self.flips: dict[str, int] = {}
         self.expire_after: dict[str, int] = {}
         self.asked: list[str] = []
         self.links: list[str] = []
+        self.odd: dict[str, list[Callable[[Handler, bytes], None]]] = {}
+        """Answers to the first reads of a key, instead of its bytes."""
         self.hold = threading.Event()
         self.hold.set()
 
@@ -50,7 +52,7 @@ class Bucket(ThreadingHTTPServer):
         return Link(url, {}, datetime.now(UTC))
 
 
-class _Handler(BaseHTTPRequestHandler):
+class Handler(BaseHTTPRequestHandler):
     protocol_version = "HTTP/1.1"
     server: Bucket
 
@@ -59,21 +61,29 @@ class _Handler(BaseHTTPRequestHandler):
         key, ticket = parts.path.lstrip("/"), int(parse_qs(parts.query)["t"][0])
         self.server.asked.append(key)
         if ticket <= self.server.expire_after.get(key, 0) or key not in self.server.objects:
-            self._answer(403 if key in self.server.objects else 404, b"")
+            self.answer(403 if key in self.server.objects else 404, b"")
             return
         first, last = map(int, self.headers["Range"].removeprefix("bytes=").split("-"))
         content = self.server.objects[key][first : last + 1]
+        if self.server.odd.get(key):
+            self.server.odd[key].pop(0)(self, content)
+            return
         if self.server.flips.get(key, 0):
             self.server.flips[key] -= 1
             content = bytes((content[0] ^ 1,)) + content[1:]
-        self._answer(206, content, f"bytes {first}-{last}/{len(self.server.objects[key])}")
+        self.answer(206, content, f"bytes {first}-{last}/{len(self.server.objects[key])}")
 
-    def _answer(self, status: int, body: bytes, content_range: str = "") -> None:
+    def answer(self, status: int, body: bytes, content_range: str = "", sent: int | None = None) -> None:
+        """`sent`: bytes after which the connection is cut."""
         self.send_response(status)
         if content_range:
             self.send_header("Content-Range", content_range)
         self.send_header("Content-Length", str(len(body)))
         self.end_headers()
+        if sent is not None:
+            self.wfile.write(body[:sent])
+            self.close_connection = True
+            return
         half = len(body) // 2
         self.wfile.write(body[:half])
         self.server.hold.wait(60.0)
