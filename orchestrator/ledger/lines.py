@@ -121,7 +121,7 @@ def next_line(text: bytes, known: Contents, path: Path, event: str, data: Mappin
         **clock.as_json(clock.tick()),
         "event": event,
     }
-    return start + _line({**head, **data})
+    return start + line_of({**head, **data})
 
 
 def _extended(known: _Known, text: bytes) -> _Known:
@@ -206,7 +206,8 @@ def _is_whole_number(value: Any) -> bool:
     return type(value) is int and 0 <= value < 1 << 53
 
 
-def _line(record: Mapping[str, Any]) -> bytes:
+def line_of(record: Mapping[str, Any]) -> bytes:
+    """Return the line of an object, with its checksum."""
     plain = json.loads(_text(record))  # as it will be read: tuples are lists, keys are text
     return _text({**plain, "crc": _crc(plain)}) + b"\n"
 
