@@ -1,9 +1,9 @@
 """Run the benches of bench/ and write bench/RESULTS.md: each row with its goal, its figure, and pass or not.
 
 scripts/bench [--only NAME,…] [--quick] [--rewrite]
-Every row that is measured is kept in bench/results.json at once, with the load and the computer; a bench that
-fails, is left out or is interrupted leaves the earlier figures of its rows. --quick: few rounds. --rewrite: run
-nothing. The opponents that are missing here are installed with apt-get where that asks nothing.
+Every row that is measured is kept in bench/results.json at once, with the load and the computer; a bench
+that fails, is left out or is interrupted leaves the earlier figures of its rows. --quick: few rounds.
+--rewrite: run nothing. The opponents that are missing here are installed with apt-get where that asks nothing.
 """
 
 from __future__ import annotations
@@ -157,8 +157,8 @@ def run_bench(bench: Bench, arguments: tuple[str, ...]) -> None:
 
 
 def ended(command: list[str], environ: dict[str, str], limit: int) -> str:
-    """Run the command, and return why it failed; "" if it did not. After `limit` seconds it is interrupted, as by
-    Ctrl-C, so that it ends its machine.
+    """Run the command, and return why it failed; "" if it did not. After `limit` seconds it is interrupted,
+    as by Ctrl-C, so that it ends its machine.
     """
     with subprocess.Popen(command, env=environ, cwd=ROOT, stdin=subprocess.DEVNULL) as process:
         try:
@@ -244,8 +244,8 @@ def write_page() -> None:
         "# What orch costs beside what one would type by hand",
         "",
         "`scripts/bench` writes this page: ours and the opponent in turns, on the same sshd and files; the",
-        "median of the rounds, with the least and the most. `load` is this computer's when the row was measured:",
-        "above the number of its cores, absolute times are too long and ratios less certain.",
+        "median of the rounds, with the least and the most. `load` is this computer's at that time: above the",
+        "number of its cores, absolute times are too long and ratios less certain.",
         "`scripts/bench --only sync,loop` measures some rows again and leaves the others.",
         "",
         "| what | unit | goal | measured | spread | load | passes |",
