@@ -1,9 +1,9 @@
 """Run the benches of bench/ and write bench/RESULTS.md: each row with its goal, its figure, and pass or not.
 
 scripts/bench [--only NAME,…] [--quick] [--rewrite]
-Every row that is measured is kept in bench/results.json at once, with the load and the computer; a bench
-that fails, is left out or is interrupted leaves the earlier figures of its rows. --quick: few rounds.
---rewrite: run nothing. The opponents that are missing here are installed with apt-get where that asks nothing.
+Every row that is measured is kept in bench/results.json at once, with the load and the computer. A bench that
+fails, is left out or is interrupted leaves the earlier figures of its rows. --quick: few rounds. --rewrite:
+run nothing. Opponents that are missing here are installed with apt-get where that asks nothing.
 """
 
 from __future__ import annotations
@@ -52,7 +52,7 @@ class Row:
 BENCHES = (
     Bench("startup", ("--runs", "11"), ("--runs", "3"), 120),
     Bench("many", ("--rounds", "3"), ("--rounds", "1"), 180),
-    Bench("sync", ("--runs", "3", "--all"), ("--runs", "1"), 300),
+    Bench("sync", ("--runs", "3", "--all"), ("--runs", "1"), 420),
     Bench(
         "loop",
         ("--rounds", "3", "--local-parity"),
@@ -243,8 +243,8 @@ def write_page() -> None:
     parts = [
         "# What orch costs beside what one would type by hand",
         "",
-        "`scripts/bench` writes this page: ours and the opponent in turns, on the same sshd and files; the",
-        "median of the rounds, with the least and the most. `load` is this computer's at that time: above the",
+        "`scripts/bench` writes this page: ours and the opponent in turns on the same sshd and files, the",
+        "median of the rounds, the least and the most. `load` is this computer's at that time: above the",
         "number of its cores, absolute times are too long and ratios less certain.",
         "`scripts/bench --only sync,loop` measures some rows again and leaves the others.",
         "",

@@ -31,10 +31,9 @@ from orchestrator.ledger.events import (
     StackInstalled,
     decode,
 )
-from orchestrator.ledger.garbage import collection_paused
 from orchestrator.ledger.holding import Holding
 from orchestrator.ledger.lease import Attempt, Lease, LeasedRun, Resumed
-from orchestrator.ledger.lines import Event
+from orchestrator.ledger.lines import Event, collection_paused
 
 E = TypeVar("E", bound=LedgerEvent)
 

@@ -7,9 +7,11 @@ loss, conflict markers of a merge) are skipped and kept.
 
 from __future__ import annotations
 
+import gc
 import json
 import zlib
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from contextlib import contextmanager
 from dataclasses import dataclass
 from datetime import UTC, datetime
 from pathlib import Path
@@ -18,7 +20,6 @@ from typing import Any, NamedTuple
 from orchestrator.errors import UsageError
 from orchestrator.ledger import clock
 from orchestrator.ledger.clock import Tick, tick_of
-from orchestrator.ledger.garbage import collection_paused
 
 VERSION = 1
 
@@ -105,6 +106,20 @@ class Reader:
 def parse(text: bytes) -> Contents:
     """Parse all events that can be read from a ledger's bytes. Never raises."""
     return Reader().contents(text)
+
+
+@contextmanager
+def collection_paused() -> Iterator[None]:
+    """Pause the search for cycles of garbage. It would go through everything that was made so far, again and
+    again, and find nothing: with many events that takes longer than reading them.
+    """
+    enabled = gc.isenabled()
+    gc.disable()
+    try:
+        yield
+    finally:
+        if enabled:
+            gc.enable()
 
 
 def next_line(text: bytes, known: Contents, path: Path, event: str, data: Mapping[str, Any]) -> bytes:
