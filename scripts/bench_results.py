@@ -71,10 +71,10 @@ NO_BOOTSTRAP = "No bench installs by hand beside `orch up` yet."
 ROWS = (
     Row("sync.open.full", "10,000 files, 106 MB: full copy", f"× {CONNECTED}", 0.7, "sync"),
     Row("sync.open.same", "nothing changed", f"× {CONNECTED}", 0.6, "sync"),
-    Row("sync.open.changed", "1 % changed", f"× {CONNECTED}", 0.65, "sync"),
+    Row("sync.open.changed", "1% changed", f"× {CONNECTED}", 0.65, "sync"),
     Row("sync.new.full", "full copy, both on a new connection", "× rsync", None, "sync"),
     Row("sync.new.same", "nothing changed, both on a new connection", "× rsync", None, "sync"),
-    Row("sync.new.changed", "1 % changed, both on a new connection", "× rsync", None, "sync"),
+    Row("sync.new.changed", "1% changed, both on a new connection", "× rsync", None, "sync"),
     Row("sync.tar.full", "the opponent tar over ssh: full copy", "× rsync", None, "sync"),
     Row("sync.scp.full", "the opponent scp: full copy", "× rsync", None, "sync"),
     Row("sync.rclone.full", "the opponent rclone: full copy", "× rsync", None, "sync"),
