@@ -17,6 +17,8 @@ import time
 from collections.abc import Sequence
 from pathlib import Path
 
+from rows import note
+
 ROOT = Path(__file__).resolve().parents[1]
 ORCH = str(ROOT / ".venv" / "bin" / "orch")
 RECORD_GOAL_S, CONFIRM_GOAL = 2.0, 3.0
@@ -63,6 +65,8 @@ def verbs(python: str, rounds: int) -> bool:
         seconds(record(python, "b"), folder)
         confirmed = [confirm(folder, "a0") for _ in range(rounds)]
     added = statistics.median(mine - hand for mine, hand in zip(recorded, plain, strict=True))
+    note("parity.record", [mine - hand for mine, hand in zip(recorded, plain, strict=True)])
+    note("parity.confirm", [each / statistics.median(first) for each in confirmed])
     ratio = statistics.median(confirmed) / statistics.median(first)
     print(
         f"record of 3 steps: {added:+.2f} s over the plain script's {statistics.median(plain):.2f} s "

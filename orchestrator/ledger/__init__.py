@@ -14,9 +14,11 @@ from typing import Any
 from orchestrator.ledger.book import Note, SharedBook, read_note
 from orchestrator.ledger.draft import FIRST, Draft, Retried, Try
 from orchestrator.ledger.events import LedgerEvent, Ran, encode
+from orchestrator.ledger.folding import fold
 from orchestrator.ledger.holding import Holding
-from orchestrator.ledger.journal import VERSION, Contents, Event, Journal
-from orchestrator.ledger.lease import Attempt, Lease, LeasedRun, fold
+from orchestrator.ledger.journal import Journal
+from orchestrator.ledger.lease import Attempt, Lease, LeasedRun
+from orchestrator.ledger.lines import VERSION, Contents, Event
 
 __all__ = [
     "FIRST",

@@ -19,7 +19,7 @@ from pathlib import Path
 from typing import Any
 
 from orchestrator.errors import Busy, Changed, LocalError, Missing, StorageError
-from orchestrator.ledger.journal import Contents, next_line, parse
+from orchestrator.ledger.lines import Contents, Reader, next_line
 from orchestrator.model.stores import Store, Stored
 from orchestrator.storage.placing import placed
 
@@ -66,6 +66,7 @@ class SharedBook:
     ) -> None:
         self.path, self._store, self._key, self._writer = path, store, key, writer
         self._require = require
+        self._reader = Reader()
 
     def append(self, event: str, data: dict[str, Any], *, first: bool) -> None:
         """Write one line after all that are there. With `first`, raise Busy if there is any.
@@ -84,7 +85,8 @@ class SharedBook:
                         next_command="orch status    # then the same command again",
                     )
                 ours = {"by": self._writer, "nonce": secrets.token_hex(8)}
-                content = text + next_line(text, self.path, event, {**data, **ours})
+                known = self._reader.contents(text)
+                content = text + next_line(text, known, self.path, event, {**data, **ours})
                 try:
                     stored = self._store.put_if(self._key, content, version or None)
                 except Changed:
@@ -110,7 +112,7 @@ class SharedBook:
             return self.copied(error.strerror or str(error))
         if copy and not text:
             return self.copied(f"{self._store.url} has no object {self._key} any more.")
-        return parse(text)
+        return self._reader.contents(text)
 
     def update(self, listed: Stored) -> None:
         """Read the object, unless the copy already has the listed version."""
@@ -120,7 +122,7 @@ class SharedBook:
 
     def copied(self, problem: str) -> Contents:
         """Return the lines of the copy without asking the store. `problem`: why the store is not asked."""
-        return replace(parse(self._copy()), problem=problem)
+        return replace(self._reader.contents(self._copy()), problem=problem)
 
     def _is_known(self, stored: Stored) -> bool:
         return self._known()[1] == stored.version

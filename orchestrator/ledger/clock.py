@@ -9,16 +9,14 @@ from __future__ import annotations
 
 import time
 from collections.abc import Mapping
-from dataclasses import dataclass
 from pathlib import Path
-from typing import Any
+from typing import Any, NamedTuple
 
 _BOOTTIME = getattr(time, "CLOCK_BOOTTIME", None)  # Linux
 _BOOT_ID = Path("/proc/sys/kernel/random/boot_id")
 
 
-@dataclass(frozen=True)
-class Tick:
+class Tick(NamedTuple):
     """`up`: seconds since a computer booted. `boot`: the id of that boot."""
 
     boot: str
@@ -37,9 +35,8 @@ def tick() -> Tick | None:
 
 def tick_of(value: object) -> Tick | None:
     """Return the tick that a line holds as [boot, up]; None if it holds none."""
-    match value:
-        case [str(boot), float(up)]:
-            return Tick(boot, up)
+    if type(value) is list and [type(part) for part in value] == [str, float]:
+        return Tick(*value)
     return None
 
 

@@ -79,6 +79,7 @@ class _Made:
     spec: MachineSpec
     machine: Machine
     made_at: float
+    due: float
     ended_at: float | None = None
 
 
@@ -230,7 +231,9 @@ class MemoryProvider(NothingBeside):
             created_at=datetime.fromtimestamp(self._clock(), UTC),
             deadline=spec.deadline,
         )
-        self._made[identity] = _Made(spec, machine, self._clock())
+        now = self._clock()
+        due = now + spec.seconds(datetime.fromtimestamp(now, UTC))
+        self._made[identity] = _Made(spec, machine, now, due)
         return self._as_seen(self._made[identity])
 
     def _require_capacity(self, offer: Offer) -> None:
@@ -329,11 +332,10 @@ class MemoryProvider(NothingBeside):
             made.ended_at = self._clock()
 
     def _enforce_deadlines(self) -> None:
+        now = self._clock()
         for made in self._made.values():
-            made_at = datetime.fromtimestamp(made.made_at, UTC)
-            due = made.made_at + made.spec.seconds(made_at)
-            if made.ended_at is None and self._clock() >= due:
-                made.ended_at = due
+            if made.ended_at is None and now >= made.due:
+                made.ended_at = made.due
 
 
 def _refusal(region: str) -> ProviderError:

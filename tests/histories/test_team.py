@@ -23,7 +23,7 @@ from hypothesis import strategies as st
 from orchestrator.api import history, status
 from orchestrator.errors import LockLost, OrchError, StorageFault, StorageUnreachable, UsageError
 from orchestrator.ledger import Event, fold
-from orchestrator.ledger.journal import parse
+from orchestrator.ledger.lines import parse
 from orchestrator.model.history import Where
 from orchestrator.model.stores import Store, Stored
 from orchestrator.providers.memory import MemoryProvider

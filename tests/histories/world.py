@@ -20,7 +20,7 @@ from orchestrator.api import cancelling, lease, pulling, run_job, training
 from orchestrator.leases import down as ending
 from orchestrator.leases import gc, machine, offered, provision
 from orchestrator.leases.status import status
-from orchestrator.ledger import Ledger, journal
+from orchestrator.ledger import Ledger, lines
 from orchestrator.model import LABEL_LEASE, Machine
 from orchestrator.providers.memory import MemoryProvider
 from orchestrator.session import machines as machines_
@@ -172,8 +172,8 @@ def _turn_clocks(patch: pytest.MonkeyPatch, clock: Clock) -> None:
     for module in (machine, offered):
         patch.setattr(module, "datetime", Turned)
     patch.setattr(gc, "datetime", Turned)
-    patch.setattr(journal, "_now", clock)
-    patch.setattr(journal.clock, "tick", lambda: None)
+    patch.setattr(lines, "_now", clock)
+    patch.setattr(lines.clock, "tick", lambda: None)
 
 
 def _hurry(patch: pytest.MonkeyPatch) -> None:

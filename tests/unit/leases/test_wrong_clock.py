@@ -12,7 +12,7 @@ import pytest
 import orchestrator as orch
 from orchestrator.leases.lease_status import lease_status
 from orchestrator.leases.machine import receipt
-from orchestrator.ledger import clock, journal
+from orchestrator.ledger import clock, lines
 from orchestrator.ledger.clock import Tick
 from orchestrator.model import MachineSpec, machines
 from orchestrator.providers.memory import MemoryProvider
@@ -30,7 +30,7 @@ class Times:
     def __init__(self, patch: pytest.MonkeyPatch, off: float) -> None:
         self.true, self.off, self.up, self.boot = 1_800_000_000.0, off, 500.0, "one"
         patch.setattr(time, "time", self.here)
-        patch.setattr(journal, "_now", self.here)
+        patch.setattr(lines, "_now", self.here)
         patch.setattr(clock, "tick", lambda: Tick(self.boot, self.up))
         patch.setattr(machines, "since_start", lambda: self.up)
 
