@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import gc
 import os
-import resource
 import signal
 import subprocess
 import sys
@@ -17,6 +16,7 @@ import pytest
 from hypothesis import settings
 
 from orchestrator.runtime.acting import acting
+from tests import account
 from tests.clouds.guard import GUARD
 from tests.conformance import private_sshd
 from tests.nightly import NIGHTLY, is_at_night
@@ -109,11 +109,11 @@ def pytest_runtest_logreport(report: pytest.TestReport) -> None:
         print(f"\nfailed ({report.when}): {report.nodeid}", file=sys.__stderr__, flush=True)
 
 
-def pytest_terminal_summary(terminalreporter: Any) -> None:
-    """The processor time of the tests and of what they waited for; xdist has ended its workers by now."""
-    used = [resource.getrusage(who) for who in (resource.RUSAGE_SELF, resource.RUSAGE_CHILDREN)]
-    minutes = sum(each.ru_utime + each.ru_stime for each in used) / 60
-    terminalreporter.write_line(f"{minutes:.1f} minutes of processor time")
+def pytest_configure(config: pytest.Config) -> None:
+    """Count what each file costs: where its tests run, and where they are reported."""
+    if "PYTEST_XDIST_WORKER" not in os.environ:
+        config.pluginmanager.register(account.Summing())
+    config.pluginmanager.register(account.Measuring())
 
 
 @pytest.fixture(autouse=True)

@@ -48,6 +48,14 @@ def _server(_pid: int, prepared_by: str) -> socket.socket:
     return ours
 
 
+_USED_S: list[float] = []
+
+
+def used_s() -> float:
+    """Processor time, in seconds, of the programs that were forked for this process and have ended."""
+    return sum(_USED_S)
+
+
 _STARTED_WITH = _read_at_start(os.environ)
 
 
@@ -98,7 +106,9 @@ class Forked(subprocess.Popen[Any]):
 
     def _ended(self, timeout: float | None) -> int | None:
         if self.returncode is None and select.select([self._told], [], [], timeout)[0]:
-            self.returncode = int(self._told.readline() or -signal.SIGKILL)
+            code, _, seconds = self._told.readline().partition(b" ")
+            self.returncode = int(code or -signal.SIGKILL)
+            _USED_S.append(float(seconds or 0))
             self._told.close()
         return self.returncode
 
@@ -135,8 +145,8 @@ def _watch(request: dict[str, Any], given: list[int]) -> None:
         os.close(fd)
     with contextlib.suppress(BrokenPipeError):
         os.write(telling, b"%d\n" % pid)
-        _, status = os.waitpid(pid, 0)
-        os.write(telling, b"%d\n" % os.waitstatus_to_exitcode(status))
+        _, status, used = os.wait4(pid, 0)
+        os.write(telling, b"%d %f\n" % (os.waitstatus_to_exitcode(status), used.ru_utime + used.ru_stime))
     os._exit(0)
 
 

@@ -87,6 +87,14 @@ class Host(Protocol):
     def close(self) -> None: ...
 
 
+_WITH_PACKAGES = frozenset(("attest", "check-model", "gpus"))
+"""Verbs that look at the packages of their interpreter.
+
+The others use the standard library alone, and start without `site`: its .pth files can take longer than the
+verb, or fail.
+"""
+
+
 @dataclass(frozen=True)
 class Agent:
     """The runtime on one side: a Python interpreter, the runtime's folder, and orch's base folder there."""
@@ -97,4 +105,5 @@ class Agent:
 
     def argv(self, verb: str, *arguments: str) -> tuple[str, ...]:
         """Return the command that runs one verb of the runtime on that side."""
-        return (self.python, "-I", f"{self.root}/enter.py", verb, *arguments)
+        isolated = "-I" if verb in _WITH_PACKAGES else "-IS"
+        return (self.python, isolated, f"{self.root}/enter.py", verb, *arguments)

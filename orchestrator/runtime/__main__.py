@@ -1,7 +1,7 @@
-"""The verbs of the runtime: `python -I <root>/enter.py VERB …`.
+"""The verbs of the runtime: `python -IS <root>/enter.py VERB …`.
 
 A verb prints one JSON object to standard output, unless it says otherwise; errors go to standard error as
-plain text. Exit status 2: the command line was wrong.
+plain text. Exit status 2: the command line was wrong. Without -S: verbs that look at installed packages.
 """
 
 from __future__ import annotations

@@ -15,6 +15,7 @@ from typing import Any
 
 from orchestrator import hosts
 from orchestrator.errors import OrchError
+from tests import forked_orch
 from tests.crash import calls, cloud
 from tests.crash.points import Points
 from tests.opened_cloud import open_always
@@ -23,6 +24,7 @@ from tests.opened_cloud import open_always
 def main() -> None:
     folder, kind = Path(sys.argv[1]), sys.argv[2]
     PREPARED.get(kind, lambda: None)()
+    forked_orch.prepare({})  # so that no fork imports anything
     from orchestrator import api
 
     os.chdir(folder)
