@@ -17,20 +17,26 @@ ON_AN_ADVERSE_CLOUD = (
 """What always runs where one call of Google's API in four goes wrong."""
 
 
-GROUPS_ON_AWS = (
-    "test_joined_machines_reach_each_other",
-    "test_the_group_of_deleted_machines",
-    "test_killed_between_its_effects",
-)
-"""What always runs of groups on the emulated AWS, whose machines take seconds."""
+GROUPS_ON_CLOUDS = {
+    "[aws]": (
+        "test_joined_machines_reach_each_other",
+        "test_the_group_of_deleted_machines",
+        "test_killed_between_its_effects",
+    ),
+    "[gcp]": (
+        "test_joined_machines_reach_each_other",
+        "test_a_replaced_machine_is_out",
+        "test_the_group_of_deleted_machines",
+        "test_killed_between_its_effects",
+    ),
+}
+"""What always runs of groups on emulated clouds, whose machines take seconds."""
 
 
 def pytest_itemcollected(item: pytest.Item) -> None:
-    if (
-        "test_groups" in item.nodeid
-        and item.name.endswith("[aws]")
-        and not item.name.startswith(GROUPS_ON_AWS)
-    ):
-        item.add_marker(pytest.mark.nightly)
+    for cloud, always in GROUPS_ON_CLOUDS.items():
+        of_groups = "test_groups" in item.nodeid and item.name.endswith(cloud)
+        if of_groups and not item.name.startswith(always):
+            item.add_marker(pytest.mark.nightly)
     if item.name.endswith("[gcp-adverse-0]") and not item.name.startswith(ON_AN_ADVERSE_CLOUD):
         item.add_marker(pytest.mark.nightly)

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import itertools
 import os
 from collections.abc import Callable, Iterator, Sequence
 
@@ -19,6 +20,8 @@ __all__ = ["aws", "gcp", "gcp_cloud"]
 
 GROUP = "digits-a1b2c3"
 PORTS = range(20_000, 28_000)
+ATTEMPTS = itertools.count(1)
+"""Google remembers every machine that it was asked for, and the tests share one cloud."""
 
 
 @pytest.fixture(params=BEDS)
@@ -31,7 +34,8 @@ def bed(request: pytest.FixtureRequest) -> Iterator[Bed]:
 
 
 def up(bed: Bed, *names: str) -> list[Machine]:
-    machines = [bed.provider.create(bed.spec(name)) for name in names]
+    attempt = next(ATTEMPTS)
+    machines = [bed.provider.create(bed.spec(name, attempt)) for name in names]
     bed.await_that(lambda: all(bed.is_running(machine) for machine in machines))
     return machines
 

@@ -22,7 +22,7 @@ from orchestrator.providers.local.group import bridges
 from orchestrator.providers.local.survey import survey
 from orchestrator.providers.memory import CATALOG, OPERATIONS, MemoryProvider, Mishap, Temper
 from orchestrator.providers.retry import RetryingProvider
-from tests.clouds import aws_reach, gcp
+from tests.clouds import aws_reach, gcp, gcp_reach
 from tests.clouds.aws import Cloud
 from tests.conformance.bed import Bed, Clock
 from tests.conformance.reach import Reach
@@ -86,7 +86,17 @@ def gcp_bed(cloud: gcp.Cloud, seed: int | None) -> Bed:
     provider = RetryingProvider(GcpProvider({**os.environ, **cloud.env}), cap_s=0.5)
     need = Need("gcp", cpus=Bound(2), memory=Bound(8 << 30), disk=12 << 30, zone="us-central1-a")
     unsold = "e2-standard-100000"
-    return Bed(provider, need, need.disk, time.time, lambda: time.sleep(0.1), brief_s=45, unsold=unsold)
+    return Bed(
+        provider,
+        need,
+        need.disk,
+        time.time,
+        lambda: time.sleep(0.1),
+        brief_s=45,
+        unsold=unsold,
+        reaches=lambda machine, address, port: gcp_reach.reaches(cloud, machine, address, port),
+        groups=lambda: gcp_reach.groups(cloud),
+    )
 
 
 @pytest.fixture(scope="module")

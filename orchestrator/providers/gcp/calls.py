@@ -22,6 +22,7 @@ Json = Mapping[str, Any]
 _CALL_S = 60.0
 _BEGIN_S = 20.0
 _INSERT_S = 300.0
+_RULE_S = 120.0
 _HARMLESS = frozenset({"NO_RESULTS_ON_PAGE", "DEPRECATED_RESOURCE_USED", "DEPRECATED_TYPE_USED"})
 
 GET = Doing("look at the machine", "compute.instances.get")
@@ -34,6 +35,12 @@ HISTORY = Doing("learn what became of the machine", "compute.zoneOperations.list
 FAMILY = Doing("find the image", "compute.images.getFromFamily")
 IMAGE = Doing("find the image", "compute.images.get")
 ZONES = Doing("list the zones", "compute.zones.list")
+RULE = Doing("look at the firewall rule of the group", "compute.firewalls.get")
+RULES = Doing("list the firewall rules", "compute.firewalls.list")
+CONNECT = Doing("connect the machines", "compute.firewalls.create")
+RECONNECT = Doing("change which machines are connected", "compute.firewalls.update")
+SEPARATE = Doing("separate the machines", "compute.firewalls.delete")
+FOLLOW_RULE = Doing("follow the change of the firewall rule", "compute.globalOperations.get")
 
 
 class Calls:
@@ -135,6 +142,64 @@ class Calls:
             return ()
         items: Sequence[Json] = _plain(found).get("queryValue", {}).get("items", ())
         return items
+
+    # ------------------------------------------------------------ firewall rules
+
+    def firewall(self, name: str) -> Json | None:
+        """Return the rule; None if it does not exist."""
+        with self._refusing(RULE):
+            found = self._unless_absent(self._clients.firewalls.get, project=self.project, firewall=name)
+        return _plain(found) if found is not None else None
+
+    def firewalls(self, names: str) -> Sequence[Json]:
+        """Return the rules whose whole name matches the regular expression."""
+        with self._refusing(RULES):
+            compute = self._clients.compute
+            request = compute.ListFirewallsRequest(project=self.project, filter=f"name eq {names}")
+            return [_plain(rule) for rule in self._clients.firewalls.list(request=request, **_once())]
+
+    def make_firewall(self, rule: Json) -> None:
+        """Create the rule. Returns once it holds."""
+        with self._refusing(CONNECT):
+            made = self._clients.compute.Firewall.from_json(json.dumps(rule))
+            begun = self._clients.firewalls.insert_unary(
+                project=self.project, firewall_resource=made, **_once()
+            )
+        self._await_rule(begun, CONNECT)
+
+    def change_firewall(self, name: str, changed: Json) -> None:
+        """Replace these fields of the rule. Returns once it holds so."""
+        with self._refusing(RECONNECT):
+            fields = self._clients.compute.Firewall.from_json(json.dumps(changed))
+            begun = self._clients.firewalls.patch_unary(
+                project=self.project, firewall=name, firewall_resource=fields, **_once()
+            )
+        self._await_rule(begun, RECONNECT)
+
+    def remove_firewall(self, name: str) -> None:
+        """Delete the rule. Returns once it is gone; an absent one is a success."""
+        with self._refusing(SEPARATE):
+            begun = self._unless_absent(
+                self._clients.firewalls.delete_unary, project=self.project, firewall=name
+            )
+        if begun is not None:
+            self._await_rule(begun, SEPARATE)
+
+    def _await_rule(self, begun: Any, doing: Doing) -> None:
+        ended = follow(_plain(begun), self._project_operation, is_done, _RULE_S)
+        refusal = of_operation(ended)
+        if refusal is not None and not (doing is SEPARATE and _is_absence(refusal)):
+            raise self.refusal(refusal, doing)
+        if not is_done(ended):
+            message = f"Google was asked to {doing.what}, and has not done it yet."
+            raise ProviderError(Fault.TRANSIENT, message, code="StillMaking")
+
+    def _project_operation(self, name: str) -> Json | None:
+        with self._refusing(FOLLOW_RULE):
+            found = self._unless_absent(
+                self._clients.project_operations.get, project=self.project, operation=name
+            )
+        return _plain(found) if found is not None else None
 
     # ------------------------------------------------------------ what the cloud has
 

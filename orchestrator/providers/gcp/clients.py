@@ -126,6 +126,14 @@ class Clients:
         return self._client("ZoneOperationsClient")
 
     @functools.cached_property
+    def firewalls(self) -> Any:
+        return self._client("FirewallsClient")
+
+    @functools.cached_property
+    def project_operations(self) -> Any:
+        return self._client("GlobalOperationsClient")
+
+    @functools.cached_property
     def images(self) -> Any:
         return self._client("ImagesClient")
 

@@ -16,6 +16,9 @@ the machine off.
 NETWORK_TAG = "orch"
 """The network tag that firewall rules select machines by."""
 
+GROUP_PREFIX = "orch-group-"
+"""The beginning of the name of every firewall rule that connects a group of machines."""
+
 NOTE_PRICE = "orch-price"
 NOTE_DEADLINE = "orch-deadline"
 NOTE_IMAGE = "orch-image"
@@ -39,9 +42,20 @@ def machine_name(spec: MachineSpec) -> str:
     plain = f"{spec.id}-{spec.attempt}"
     if is_name(plain):
         return plain
-    mark = hashlib.sha256(f"{spec.id}\0{spec.attempt}".encode()).hexdigest()[:12]
-    kept = re.sub(r"[^a-z0-9]+", "-", spec.id.lower()).strip("-")[:40].strip("-")
-    return f"orch-{kept}-{mark}" if kept else f"orch-{mark}"
+    return _marked("orch-", spec.id, f"{spec.id}\0{spec.attempt}")
+
+
+def group_name(group: str) -> str:
+    """Return the name of the group's firewall rule: valid, at most 63 characters, another for each group."""
+    plain = f"{GROUP_PREFIX}{group}"
+    return plain if is_name(plain) else _marked(GROUP_PREFIX, group, group)
+
+
+def _marked(prefix: str, text: str, unique: str) -> str:
+    mark = hashlib.sha256(unique.encode()).hexdigest()[:12]
+    longest = min(40, 50 - len(prefix))
+    kept = re.sub(r"[^a-z0-9]+", "-", text.lower()).strip("-")[:longest].strip("-")
+    return f"{prefix}{kept}-{mark}" if kept else f"{prefix}{mark}"
 
 
 def call_id(spec: MachineSpec, life: int) -> str:

@@ -29,6 +29,7 @@ from orchestrator.model import (
 from orchestrator.providers import made_there, tunnels
 from orchestrator.providers.beside import NothingBeside
 from orchestrator.providers.gcp import endings, images, operations, request, seen, tunnel, zones
+from orchestrator.providers.gcp import group as firewall_rule
 from orchestrator.providers.gcp.calls import INSERT, Calls
 from orchestrator.providers.gcp.clients import Clients
 from orchestrator.providers.gcp.faults import of_operation
@@ -36,12 +37,14 @@ from orchestrator.providers.gcp.names import (
     GUEST_NAMESPACE,
     GUEST_STATE,
     call_id,
+    group_name,
     is_label,
     is_name,
     is_zone,
     machine_name,
 )
 from orchestrator.providers.gcp.os_login import OsLogin
+from orchestrator.providers.groups import require_sound
 from orchestrator.providers.retry import RetryingProvider
 from orchestrator.providers.undecided import undecided
 
@@ -142,13 +145,17 @@ class GcpProvider(NothingBeside):
         return [machine for machine in found if labels.items() <= machine.labels.items()]
 
     def find(self, machine: Machine) -> Machine | None:
-        """Find a machine with instances.get. A later machine with the same name is a different machine."""
+        instance = self._instance(machine)
+        return seen.machine(instance, self._calls.project) if instance is not None else None
+
+    def _instance(self, machine: Machine) -> Mapping[str, Any] | None:
+        """Return it by instances.get. A later machine with the same name is a different machine."""
         _require_named(machine)
         instance = self._calls.instance(machine.zone, machine.id)
         number = str(machine.detail.get("number", ""))
         if instance is None or number not in ("", str(instance.get("id", ""))):
             return None
-        return seen.machine(instance, self._calls.project)
+        return instance
 
     def delete(self, machine: Machine) -> None:
         _require_named(machine)
@@ -209,13 +216,14 @@ class GcpProvider(NothingBeside):
         stopped = endings.stopped_at(instance) if instance is not None else None
         return replace(found, at=stopped) if stopped is not None else found
 
-    def join(self, group: str, machines: Sequence[Machine], ports: range) -> Sequence[str]:  # noqa: ARG002
-        raise ProviderError(
-            Fault.INVALID, "Machines at Google are not connected to each other.", code="NoGroups"
-        )
+    def join(self, group: str, machines: Sequence[Machine], ports: range) -> Sequence[str]:
+        """Connect them by a firewall rule of their own; the addresses are internal ones of their network."""
+        require_sound(group, ports)
+        found = [(machine.id, self._instance(machine)) for machine in machines]
+        return firewall_rule.join(self._calls, group, found, ports)
 
     def separate(self, group: str) -> None:
-        """Nothing was made."""
+        self._calls.remove_firewall(group_name(group))
 
     def require_reach(self, machine: Machine) -> None:
         project = machine.detail.get("project")

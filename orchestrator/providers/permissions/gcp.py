@@ -22,6 +22,8 @@ def _gcp(name: str, why: str, needed: str, calls: str = "", **more: Any) -> Perm
 
 _OUR_MACHINES = (Grant((f"projects/{{project}}/zones/*/instances/{OUR_NAMES}*",)),)
 _OUR_DISKS = (Grant((f"projects/{{project}}/zones/*/disks/{OUR_NAMES}*",)),)
+_OUR_RULES = (Grant((f"projects/{{project}}/global/firewalls/{OUR_NAMES}group-*",)),)
+_SEVERAL = "several machines train one model (resources.nodes)"
 _SUBNETWORKS = (Grant(("projects/{project}/regions/*/subnetworks/*",)),)
 IDENTITY = "the profile names an identity"
 """terraform/ does not grant this: machines get no identity unless somebody who may grant one names it."""
@@ -112,6 +114,37 @@ PERMISSIONS = (
         setting=("ORCH_GCP_INTERNAL", "iap"),
         program="start-iap-tunnel",
     ),
+    *(
+        _gcp(
+            f"compute.firewalls.{verb}",
+            f"{does} the firewall rule by which the machines of one model reach each other",
+            "machines",
+            f"firewalls.{method}",
+            grants=_OUR_RULES,
+            when=_SEVERAL,
+        )
+        for verb, method, does in (
+            ("get", "get", "look at"),
+            ("create", "insert", "make"),
+            ("update", "patch", "change"),
+            ("delete", "delete", "remove"),
+        )
+    ),
+    _gcp(
+        "compute.networks.updatePolicy",
+        "have their network follow that rule",
+        "machines",
+        "firewalls.insert firewalls.patch firewalls.delete",
+        grants=(Grant(("projects/{project}/global/networks/*",)),),
+        when=_SEVERAL,
+    ),
+    _gcp(
+        "compute.globalOperations.get",
+        "see that the rule holds",
+        "machines",
+        "globalOperations.get",
+        when=_SEVERAL,
+    ),
     _gcp("compute.zones.list", "learn the zones", "machines", "zones.list"),
     _gcp("compute.machineTypes.get", "learn whether a zone has a type", "machines", "machineTypes.get"),
     _gcp(
@@ -150,7 +183,12 @@ PERMISSIONS = (
     _gcp("compute.projects.get", "read the project's own quotas", "doctor", "projects.get"),
     _gcp("compute.subnetworks.get", "see that the named subnetwork is there", "doctor", "subnetworks.get"),
     _gcp("compute.networks.get", "see that the network is there", "doctor", "networks.get"),
-    _gcp("compute.firewalls.list", "see that a rule lets ssh in", "doctor", "firewalls.list"),
+    _gcp(
+        "compute.firewalls.list",
+        "see that a rule lets ssh in, and which machines are in a group already",
+        "machines doctor",
+        "firewalls.list",
+    ),
     _gcp(
         "orgpolicy.policy.get",
         "see whether an organisation forbids public addresses or guest attributes",

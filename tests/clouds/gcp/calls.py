@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Mapping
 
-from tests.clouds.gcp import governing, sold, things
+from tests.clouds.gcp import firewalls, sold, things
 from tests.clouds.gcp.call import Call
 from tests.clouds.gcp.errors import Json
 
@@ -45,9 +45,11 @@ CALLS: Mapping[str, Callable[[Call], Json]] = {
         "projects.get": sold.get_project,
         "networks.get": sold.get_network,
         "subnetworks.get": sold.get_subnetwork,
-        "firewalls.list": governing.list_firewalls,
-        "firewalls.insert": governing.insert_firewall,
-        "firewalls.patch": governing.patch_firewall,
-        "firewalls.delete": governing.delete_firewall,
+        "firewalls.list": firewalls.list_rules,
+        "firewalls.get": firewalls.get,
+        "firewalls.insert": firewalls.insert,
+        "firewalls.patch": firewalls.patch,
+        "firewalls.delete": firewalls.delete,
+        "globalOperations.get": things.get_project_operation,
     }.items()
 }

@@ -1,4 +1,4 @@
-"""What governs a project besides permissions: APIs, firewall rules, the policies of its organisation."""
+"""What governs a project besides permissions: APIs, and the policies of its organisation."""
 
 from __future__ import annotations
 
@@ -7,78 +7,8 @@ import time
 
 from werkzeug.wrappers import Request
 
-from tests.clouds.gcp.call import Call, listed
-from tests.clouds.gcp.errors import ApiError, Json, error_info, invalid, not_found
-from tests.clouds.gcp.sold import EPOCH
+from tests.clouds.gcp.errors import ApiError, Json, error_info
 from tests.clouds.gcp.world import World
-
-
-def list_firewalls(call: Call) -> Json:
-    rules = [_rule(call.world, rule) for rule in call.world.settings.firewalls]
-    return listed(call, "firewall", "global/firewalls", rules)
-
-
-def _rule(world: World, rule: Json) -> Json:
-    return {
-        "kind": "compute#firewall",
-        "id": str(5000 + sum(map(ord, rule["name"]))),
-        "creationTimestamp": EPOCH,
-        "disabled": False,
-        "selfLink": world.url("global", "firewalls", rule["name"]),
-        **rule,
-        "network": world.url("global", "networks", rule["network"]),
-    }
-
-
-def insert_firewall(call: Call) -> Json:
-    settings, name = call.world.settings, str(call.body.get("name", ""))
-    network = str(call.body.get("network", "")).rpartition("/")[2]
-    if not call.world.has_network(network):
-        raise invalid("network", network, "The referenced network resource cannot be found.")
-    if bool(call.body.get("allowed")) == bool(call.body.get("denied")):
-        raise invalid("allowed", "", "Exactly one of allowed and denied must be specified.")
-    with call.world.change():
-        if any(rule["name"] == name for rule in settings.firewalls):
-            path = call.world.path("global", "firewalls", name)
-            raise ApiError(409, "alreadyExists", f"The resource '{path}' already exists")
-        settings.firewalls.append({**call.body, "network": network})
-    return _done(call, name, "insert")
-
-
-def patch_firewall(call: Call) -> Json:
-    rule = _firewall(call)
-    with call.world.change():
-        rule.update(call.body)
-    return _done(call, str(rule["name"]), "patch")
-
-
-def delete_firewall(call: Call) -> Json:
-    rule = _firewall(call)
-    with call.world.change():
-        call.world.settings.firewalls.remove(rule)
-    return _done(call, str(rule["name"]), "delete")
-
-
-def _firewall(call: Call) -> Json:
-    name = call.path["firewall"]
-    found = next((rule for rule in call.world.settings.firewalls if rule["name"] == name), None)
-    if found is None:
-        raise not_found(call.world.path("global", "firewalls", name))
-    return found
-
-
-def _done(call: Call, name: str, kind: str) -> Json:
-    """An operation of the project; its effect shows at once."""
-    identity = call.world.new_id()
-    return {
-        "kind": "compute#operation",
-        "id": identity,
-        "name": f"operation-{identity}",
-        "operationType": kind,
-        "targetLink": call.world.url("global", "firewalls", name),
-        "status": "RUNNING",
-        "progress": 0,
-    }
 
 
 def service(world: World, path: str, verb: str) -> Json:

@@ -13,6 +13,8 @@ from tests.clouds.gcp.errors import ApiError, Json, OperationError, not_found
 from tests.clouds.gcp.world import World, timestamp
 
 LONGEST_WAIT_S = 120.0
+PROJECT = ""
+"""In place of a zone: an operation on what belongs to the project as a whole."""
 Effect = Callable[[], None]
 
 
@@ -45,7 +47,7 @@ def begin(
     *,
     request: tuple[str, str] = ("", ""),
 ) -> Json:
-    """Accept an operation on `target` (path below the project, id), and carry it out.
+    """Accept an operation on `target` (path below the project, id) in a zone or PROJECT, and carry it out.
 
     `request` is the method and the client's request id.
     """
@@ -55,7 +57,7 @@ def begin(
         "kind": "compute#operation",
         "id": world.new_id(),
         "name": name,
-        "zone": world.url("zones", zone),
+        **({"zone": world.url("zones", zone)} if zone else {}),
         "operationType": kind,
         "targetLink": world.url(target[0]),
         "targetId": target[1],
@@ -63,7 +65,7 @@ def begin(
         "user": "tester@example.com",
         "progress": 0,
         "insertTime": timestamp(),
-        "selfLink": world.url("zones", zone, "operations", name),
+        "selfLink": world.url(*_scope(zone), "operations", name),
     }
     if request[1]:
         operation["clientOperationId"] = request[1]
@@ -111,9 +113,17 @@ def _carry_out(world: World, operation: Json, effect: Effect) -> None:
 def find(world: World, zone: str, name: str) -> Json:
     with world.changed:
         for operation in world.operations.values():
-            if name in (operation["name"], operation["id"]) and operation["zone"].endswith(f"/{zone}"):
+            if name in (operation["name"], operation["id"]) and is_of(operation, zone):
                 return dict(operation)
-    raise not_found(world.path("zones", zone, "operations", name))
+    raise not_found(world.path(*_scope(zone), "operations", name))
+
+
+def is_of(operation: Json, zone: str) -> bool:
+    return str(operation.get("zone", PROJECT)).rpartition("/")[2] == zone
+
+
+def _scope(zone: str) -> tuple[str, ...]:
+    return ("zones", zone) if zone else ("global",)
 
 
 def wait(world: World, zone: str, name: str) -> Json:

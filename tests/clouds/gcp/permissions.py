@@ -43,6 +43,8 @@ NEEDED: Mapping[str, tuple[str, ...]] = {
     "compute.diskTypes.get": ("compute.diskTypes.get",),
     "compute.projects.get": ("compute.projects.get",),
     "compute.networks.get": ("compute.networks.get",),
+    "compute.firewalls.get": ("compute.firewalls.get",),
+    "compute.globalOperations.get": ("compute.globalOperations.get",),
     "compute.firewalls.list": ("compute.firewalls.list",),
     "compute.firewalls.insert": ("compute.firewalls.create", "compute.networks.updatePolicy"),
     "compute.firewalls.patch": ("compute.firewalls.update", "compute.networks.updatePolicy"),

@@ -191,11 +191,15 @@ def get_operation(call: Call) -> Json:
     return operations.find(call.world, call.zone, call.path["operation"])
 
 
+def get_project_operation(call: Call) -> Json:
+    return operations.find(call.world, operations.PROJECT, call.path["operation"])
+
+
 def wait_operation(call: Call) -> Json:
     return operations.wait(call.world, call.zone, call.path["operation"])
 
 
 def list_operations(call: Call) -> Json:
     with call.world.changed:
-        mine = [o for o in call.world.operations.values() if o["zone"].endswith(f"/{call.zone}")]
+        mine = [o for o in call.world.operations.values() if operations.is_of(o, call.zone)]
     return listed(call, "operation", f"zones/{call.zone}/operations", mine)

@@ -146,6 +146,7 @@ class World:
         self.requests: list[Json] = []
         self.enabled_at: dict[str, float] = {}
         self.login_keys: dict[str, dict[str, Json]] = {}
+        self.rules_at_work: dict[str, str] = {}  # firewall rules by name, with what is being done to them
         self.stopping = threading.Event()
         self._ids = itertools.count(int(time.time() * 1000) << 16)
 

@@ -1,0 +1,120 @@
+"""The firewall rule by which the machines of a group reach each other.
+
+It admits TCP at the group's ports from the internal addresses of its members to the same addresses; nothing
+of the machines changes. Addresses are given to other machines later, so the rule's description also has the
+numeric ids of the members, which are not. Every step looks first, so it may be repeated.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from typing import Any
+
+from orchestrator.errors import Fault, ProviderError
+from orchestrator.model import MachineState
+from orchestrator.providers.gcp import seen
+from orchestrator.providers.gcp.calls import Calls
+from orchestrator.providers.gcp.names import GROUP_PREFIX, group_name, last
+
+Json = Mapping[str, Any]
+
+_PRIORITY = 1000
+_MEMBERS = "; members "
+
+
+def join(calls: Calls, group: str, found: Sequence[tuple[str, Json | None]], ports: range) -> Sequence[str]:
+    """Connect these instances, each with its name, disconnect all others, and return the internal
+    addresses.
+    """
+    instances = [_running(name, instance) for name, instance in found]
+    networks = {str(instance["networkInterfaces"][0]["network"]) for instance in instances}
+    if len(networks) != 1:
+        raise ProviderError(
+            Fault.INVALID, f"The machines of {group} are in several networks.", code="SeveralNetworks"
+        )
+    addresses = [seen.addresses(instance)[1] for instance in instances]
+    members = sorted(str(instance["id"]) for instance in instances)
+    wanted = _rule(group, networks.pop(), addresses, members, ports)
+    there = calls.firewall(wanted["name"])
+    if there is None or not _is_same(there, wanted):
+        _require_free(calls, instances, group)
+        _set(calls, there, wanted)
+    return addresses
+
+
+def _running(name: str, instance: Json | None) -> Json:
+    if instance is None or seen.state(instance) is not MachineState.RUNNING:
+        raise ProviderError(Fault.INVALID, f"{name} does not run.", code="NotRunning")
+    return instance
+
+
+def _rule(
+    group: str, network: str, addresses: Sequence[str], members: Sequence[str], ports: range
+) -> dict[str, Any]:
+    ranges = sorted(f"{address}/32" for address in addresses)
+    span = f"{ports[0]}-{ports[-1]}" if len(ports) > 1 else str(ports[0])
+    described = f"machines of orch that train one model; lease {group}{_MEMBERS}{' '.join(members)}"
+    return {
+        "name": group_name(group),
+        "description": described,
+        "network": network,
+        "direction": "INGRESS",
+        "priority": _PRIORITY,
+        "sourceRanges": ranges,
+        "destinationRanges": ranges,
+        "allowed": [{"IPProtocol": "tcp", "ports": [span]}],
+        "disabled": False,
+    }
+
+
+def _is_same(there: Json, wanted: Json) -> bool:
+    return last(str(there["network"])) == last(wanted["network"]) and all(
+        _comparable(there.get(key)) == _comparable(value) for key, value in wanted.items() if key != "network"
+    )
+
+
+def _comparable(value: Any) -> Any:
+    """Lists have no order; Google leaves out what is false."""
+    return sorted(map(str, map(_sorted, value))) if isinstance(value, list) else value or None
+
+
+def _sorted(value: Any) -> Any:
+    return sorted(value.items()) if isinstance(value, Mapping) else value
+
+
+def _require_free(calls: Calls, instances: Sequence[Json], group: str) -> None:
+    for rule in calls.firewalls(f"{GROUP_PREFIX}.*"):
+        members = str(rule.get("description", "")).partition(_MEMBERS)[2].split()
+        for instance in instances:
+            if str(instance["id"]) in members and rule["name"] != group_name(group):
+                raise ProviderError(
+                    Fault.CONFLICT, f"{instance['name']} is in {rule['name']} already.", code="InAnotherGroup"
+                )
+
+
+def _set(calls: Calls, there: Json | None, wanted: Json) -> None:
+    """Make the rule, or change what is there; a rule cannot move to another network."""
+    if there is not None and last(str(there["network"])) != last(wanted["network"]):
+        calls.remove_firewall(wanted["name"])
+        there = None
+    if there is None:
+        there = _made(calls, wanted)
+    if not _is_same(there, wanted):
+        fixed = ("name", "network", "direction")
+        calls.change_firewall(
+            wanted["name"], {key: value for key, value in wanted.items() if key not in fixed}
+        )
+
+
+def _made(calls: Calls, wanted: Json) -> Json:
+    """Make the rule; another call, or an earlier one whose answer was lost, may have made it."""
+    try:
+        calls.make_firewall(wanted)
+    except ProviderError as error:
+        if error.fault is not Fault.CONFLICT:
+            raise
+        there = calls.firewall(wanted["name"])
+        if there is None:
+            raise ProviderError(Fault.TRANSIENT, error.message, code=error.code) from error
+        return there
+    return wanted
