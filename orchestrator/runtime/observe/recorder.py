@@ -192,7 +192,7 @@ class Recorder:
                 self._records.setdefault(name, found)
 
     def _add_missing_batch(self) -> None:
-        if self.missing_batch and not self.saw("batch", "data"):
+        if self.missing_batch and not (self.saw("batch", "data") or self.saw("batch", "share")):
             entries = self.missing_batch()
             labels, arrays = [label for label, _ in entries], [array for _, array in entries]
             if self.steps < self.settings.steps:
