@@ -99,20 +99,24 @@ def step_function(
 
 
 def share_from_chief(strategy: tf.distribute.Strategy, variables: list) -> None:
-    """Give all workers the chief's values, to the bit: the chief's machine alone may have the checkpoint."""
+    """Give all workers the chief's values, to the bit: the chief's machine alone may have the checkpoint.
 
-    def replica_chosen(value: tf.Tensor) -> tf.Tensor:
+    Nobody returns before the chief called it too.
+    """
+
+    def from_chief(value: tf.Tensor) -> tf.Tensor:
         bits = tf.bitcast(value, tf.int32) if value.dtype == tf.float32 else tf.identity(value)
         mine = bits if rank() == 0 else tf.zeros_like(bits)
         total = tf.distribute.get_replica_context().all_reduce(tf.distribute.ReduceOp.SUM, mine)
         return tf.bitcast(total, value.dtype) if value.dtype == tf.float32 else total
 
     @tf.function
-    def chosen(value: tf.Tensor) -> tf.Tensor:
-        return strategy.run(replica_chosen, args=(value,))
+    def all_from_chief(values: list) -> list:
+        return [strategy.run(from_chief, args=(value,)) for value in values]
 
-    for variable in variables:
-        variable.assign(chosen(tf.convert_to_tensor(variable)))
+    values = [tf.convert_to_tensor(variable) for variable in variables]
+    for variable, value in zip(variables, all_from_chief(values), strict=True):
+        variable.assign(value)
 
 
 def digest(model: keras.Model) -> str:
@@ -153,7 +157,9 @@ def train(options: argparse.Namespace, scratch: Path) -> None:
         model.save(options.output / "model.keras")
         metrics = {"loss": loss, "steps": options.steps}
         (options.output / "metrics.json").write_text(json.dumps(metrics, indent=2) + "\n", encoding="utf-8")
-    print(f"Weights {digest(model)}")
+    print(f"Weights {digest(model)}", flush=True)
+    if strategy.num_replicas_in_sync > 1:
+        share_from_chief(strategy, [done])  # the others stay until the chief has written its results
 
 
 def main() -> None:

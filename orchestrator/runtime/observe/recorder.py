@@ -50,6 +50,7 @@ class Recorder:
         self.missing_batch: Optional[Callable[[], List[Tuple[Label, Any]]]] = None
         self.imposed: Callable[[], Optional[Dict[str, Any]]] = lambda: None
         self.release: Callable[[], None] = lambda: None
+        self.before_stop: Callable[[], None] = lambda: None
         self.steps = 0
         self._light = LightSteps()
         self._held = False
@@ -268,4 +269,5 @@ class Recorder:
     def _stop(self) -> None:
         """End the process at once, as a success: the rest of the script is not wanted."""
         self._store.stopped(self.steps)
+        self.before_stop()
         exit_early()
