@@ -53,6 +53,13 @@ class Threads(TypedDict, total=False):
 
 
 Strategy = TypedDict("Strategy", {"class": Word | None, "replicas": Count | None}, total=False)
+
+
+class Worker(TypedDict, total=False):
+    rank: Count | None
+    world: Count | None
+
+
 Described = TypedDict("Described", {"class": Word | None, "config": dict[Word, Settings] | None}, total=False)
 
 
@@ -178,6 +185,7 @@ class Environment(TypedDict, total=False):
     tensorflow: TensorFlow | None
     threads: Threads | None
     strategy: Strategy | None
+    worker: Worker | None
     datasets: list[dict[Word, Settings]] | None
     keras: Keras | None
     models: list[Model] | None

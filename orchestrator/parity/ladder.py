@@ -219,8 +219,8 @@ def _finding(a: Step, b: Step, stage: Stage, pairs: Sequence[tuple[Tensor, Tenso
     gaps = [gap(left, right), *(gap(x, y, ROUGH) for x, y in pairs[1:])]
     first, others = gaps[0], len(pairs) - 1
     kind, detail = _kind(a, b, left, right)
-    relative = _together(gaps)
-    rounding = kind == "value" and _is_rounding(pairs, gaps, relative)
+    relative = together(gaps)
+    rounding = kind == "value" and is_rounding(pairs, gaps, relative)
     return Finding(a.number, stage, left.name, kind, left.dtype, first, others, relative, rounding, detail)
 
 
@@ -251,7 +251,7 @@ def _group(tensor: Tensor) -> str:
     return tensor.name.split("/")[0].split("#")[0]
 
 
-def _together(gaps: Sequence[Gap | None]) -> float | None:
+def together(gaps: Sequence[Gap | None]) -> float | None:
     known = [found for found in gaps if found is not None]
     norm = sum(found.norm_square for found in known)
     square = sum(found.square for found in known)
@@ -260,7 +260,7 @@ def _together(gaps: Sequence[Gap | None]) -> float | None:
     return float((square / norm) ** 0.5) if norm else 0.0
 
 
-def _is_rounding(
+def is_rounding(
     pairs: Sequence[tuple[Tensor, Tensor]], gaps: Sequence[Gap | None], stage_relative: float | None
 ) -> bool:
     """Whether every tensor differs by rounding of its dtype: relative to itself, or to the largest of its

@@ -68,6 +68,39 @@ def gap(a: Tensor, b: Tensor, most: int = MOST) -> Gap | None:
     return measure(bits_a[::stride], bits_b[::stride], a.dtype, math.prod(a.shape))
 
 
+def gap_of_sum(whole: Tensor, parts: Sequence[Tensor], scale: float, most: int = MOST) -> Gap | None:
+    """Return the difference between a tensor and `scale` times the sum of `parts`; None as for `gap`.
+
+    Bits are not compared: `ulps` is None.
+    """
+    if any((part.dtype, part.shape) != (whole.dtype, whole.shape) for part in parts):
+        return None
+    kept = [_bits(tensor) for tensor in (whole, *parts)]
+    if any(bits is None or len(bits) != len(kept[0] or ()) for bits in kept):
+        return None
+    stride = max(1, -(-len(kept[0] or ()) // most))
+    numbers, *terms = (values(bits[::stride], whole.dtype) for bits in kept if bits is not None)
+    sums = [scale * math.fsum(each) for each in zip(*terms, strict=True)] if _finite(terms) else None
+    if sums is None or not _finite([numbers]):
+        return unmeasured(whole)
+    square = math.fsum((x - y) * (x - y) for x, y in zip(numbers, sums, strict=True))
+    norm = max(math.fsum(x * x for x in numbers), math.fsum(y * y for y in sums))
+    largest = max((abs(x - y) for x, y in zip(numbers, sums, strict=True)), default=0.0)
+    differing = sum(x != y for x, y in zip(numbers, sums, strict=True))
+    relative = math.sqrt(square / norm) if norm else 0.0
+    return Gap(math.prod(whole.shape), len(numbers), differing, relative, None, largest, square, norm)
+
+
+def _finite(lists: Sequence[Sequence[float]]) -> bool:
+    return all(math.isfinite(number) for numbers in lists for number in numbers)
+
+
+def unmeasured(tensor: Tensor) -> Gap:
+    """Return the gap to a tensor that differs in a way that has no size: another shape, or no numbers."""
+    elements = math.prod(tensor.shape)
+    return Gap(elements, 0, elements, None, None, None, math.inf, math.inf)
+
+
 def measure(bits_a: Sequence[int], bits_b: Sequence[int], dtype: str, elements: int) -> Gap:
     """Return the difference of two sequences of raw bit patterns of `dtype`."""
     pairs = [(x, y) for x, y in zip(bits_a, bits_b, strict=True) if x != y]

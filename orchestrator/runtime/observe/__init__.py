@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import os
 import sys
 import threading
 from typing import Any, Mapping, Optional
@@ -82,7 +83,9 @@ class Observation:
             from .facts import Facts
             from .hooks import Hooks
             from .impose import Override
+            from .replicas import wait_for_all
 
+            recorder.before_stop = lambda: wait_for_all(os.environ)
             facts = Facts(tf, self._files)
             recorder.environment = facts.gather
             imposed = Override(tf, self._settings, recorder.note)

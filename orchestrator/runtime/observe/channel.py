@@ -14,12 +14,14 @@ import contextlib
 import itertools
 import threading
 import weakref
-from typing import Any, Dict, Iterable, Iterator, List, NamedTuple, Tuple
+from typing import Any, Iterable, Iterator, List, NamedTuple, Tuple
 
+from .digest import flatten
 from .fusion import LEAVE, READ, WAIT, judge
 from .impose import Override
 from .reading import Readings, Sink
 from .recorder import Label, Recorder
+from .variables import as_array, has_several, has_value, raw_variable, read_value
 
 Entry = Tuple[Label, Any]
 
@@ -56,6 +58,7 @@ class Channel:
         self._committed: Any = weakref.WeakKeyDictionary()
         self._initial: List[Any] = []
         self._unset: List[Unset] = []
+        self.turns = 0  # steps that were offered; a traced one counts once
 
     # ------------------------------------------------------------ offering values
 
@@ -67,7 +70,7 @@ class Channel:
     def offer_named(self, stage: str, named: Iterable[Tuple[str, Any]]) -> None:
         """Record (name, tensor) pairs."""
         entries = [(Label(stage, name, next(self._order)), value) for name, value in named]
-        if not entries:
+        if not entries or self._has_several_replicas():
             return
         if self.tf.executing_eagerly():
             self.observe_now(entries)
@@ -84,9 +87,24 @@ class Channel:
             pending[:] = [
                 (label, value)
                 for label, value in pending
-                if label.name.split("/")[0] != "element" or id(value) not in given
+                if label.name.split("/")[0] not in ("element", "share") or id(value) not in given
             ]
         self.offer_named("batch", named)
+
+    def retract(self, name: str) -> None:
+        """Forget a batch that was offered in the graph under construction, but belongs to no step of it."""
+        if not self.tf.executing_eagerly():
+            pending = self._pending.get(self.graph(), [])
+            pending[:] = [entry for entry in pending if entry[0].name.split("/")[0] != name]
+
+    def leaves(self, name: str, structure: Any) -> List[Tuple[str, Any]]:
+        """Return (name, tensor) of the dense tensors in a structure; nested ones are named by their path."""
+        found = []
+        for path, leaf in flatten(structure):
+            parts = self._parts(leaf)
+            base = f"{name}/{path}" if path else name
+            found += [(f"{base}/{i}" if len(parts) > 1 else base, part) for i, part in enumerate(parts)]
+        return found
 
     def observe_now(self, entries: List[Entry]) -> None:
         """Record eager values at once."""
@@ -101,6 +119,9 @@ class Channel:
         `slots` are those of them that belong to an optimizer, which fingerprint steps leave out. In a graph
         they are read at its end, see `about_to_update`.
         """
+        if self._has_several_replicas():
+            return
+        self.turns += 1
         heavy = {id(variable) for variable in slots}
         entries = [
             (Label("update", name, next(self._order), id(variable) not in heavy), variable)
@@ -208,10 +229,15 @@ class Channel:
                 "jit_compile is on, and compiled code cannot be read without changing it",
             )
             return False
-        if self.tf.distribute.get_strategy().num_replicas_in_sync > 1:
-            self.recorder.note("steps under tf.distribute", "several replicas are not observed")
-            return False
         return True
+
+    def _has_several_replicas(self) -> bool:
+        several = has_several(self.tf.distribute.get_strategy())
+        if several:
+            self.recorder.note(
+                "steps under tf.distribute", "several replicas in one process are not observed"
+            )
+        return several
 
     def compiled(self) -> bool:
         """Whether XLA will compile the graph that is being built."""
@@ -327,51 +353,3 @@ class Channel:
                 recorder.commit()
 
         return sink
-
-
-def raw_variable(variable: Any) -> Any:
-    """Return the framework's variable behind a Keras one, which bypasses autocasting."""
-    return getattr(variable, "_value", None) if hasattr(variable, "_value") else variable
-
-
-def has_value(variable: Any) -> bool:
-    """Whether the variable is initialised, asked eagerly. Reading it earlier yields an empty array or an
-    error.
-    """
-    raw = raw_variable(variable)
-    asked = getattr(raw, "is_initialized", None)
-    return raw is not None and (asked is None or bool(asked()))
-
-
-def read_value(variable: Any) -> Any:
-    """Return the variable's value now, as a tensor of the graph or the eager context."""
-    return raw_variable(variable).read_value()
-
-
-def as_array(value: Any) -> Any:
-    """Return the content of a tensor, variable or array as a numpy array, without a copy if it is in the
-    host's memory: read it before the program continues.
-    """
-    import numpy as np
-
-    raw = raw_variable(value) if hasattr(value, "assign") else value
-    return np.asarray(raw.read_value() if hasattr(raw, "read_value") else raw)
-
-
-def name_of(variable: Any) -> str:
-    """Return a name that is the same in every process: the variable's path, or its name without ":0"."""
-    path = getattr(variable, "path", None) or getattr(variable, "name", None) or type(variable).__name__
-    return str(path).split(":")[0]
-
-
-def named(variables: Iterable[Any]) -> List[Tuple[str, Any]]:
-    """Return (name, variable) pairs, each variable once; equal names get #2, #3, …"""
-    result: List[Tuple[str, Any]] = []
-    counts: Dict[str, int] = {}
-    for variable in variables:
-        if any(variable is known for _, known in result):
-            continue
-        name = name_of(variable)
-        counts[name] = counts.get(name, 0) + 1
-        result.append((name if counts[name] == 1 else f"{name}#{counts[name]}", variable))
-    return result

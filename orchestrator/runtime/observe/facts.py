@@ -21,6 +21,7 @@ environment.json, written after the first step and again after the last observed
                  tf32, devices, jit, soft_placement, functions_eager, build}
     threads      {intra, inter}: as TensorFlow resolves them from settings, environment and processors
     strategy     {class, replicas} of tf.distribute
+    worker       {rank, world} of TF_CONFIG; {} for a process that is no worker
     datasets     [{deterministic, autotune, threads, intra_op_threads, auto_shard}…] of iterated datasets
     keras        {module, backend, policy, floatx, image_data_format}
     models       [{name, jit_compile, run_eagerly, steps_per_execution}…] as resolved for training
@@ -42,7 +43,7 @@ from .files import Files
 from .hostname import host
 from .kerases import steps_of_a_call
 from .project import project_modules, script_facts, sha256
-from .surroundings import cpu_count, reading, surroundings
+from .surroundings import cpu_count, reading, surroundings, worker
 
 MOST_DATASETS = 8
 """Maximum number of iterated datasets whose options are kept."""
@@ -108,7 +109,7 @@ class Facts:
                 config = _reading(optimizer.get_config)
             self._optimizers[id(optimizer)] = {"class": type(optimizer).__name__, "config": config}
 
-    def before_first_step(self) -> None:
+    def before_first_step(self, strategy: Any = None) -> None:
         """Read what a step changes, random states, and what Keras stores for each thread. The first call
         counts; it comes from the thread that trains, `gather` from one of TensorFlow's.
         """
@@ -117,7 +118,7 @@ class Facts:
                 self._rng = rng.states()
             self._keras_settings = self._keras_facts()
             if self._tf is not None:
-                strategy = self._tf.distribute.get_strategy()
+                strategy = strategy or self._tf.distribute.get_strategy()
                 replicas = int(strategy.num_replicas_in_sync)
                 self._strategy = {"class": type(strategy).__name__, "replicas": replicas}
 
@@ -142,6 +143,7 @@ class Facts:
             "tensorflow": self._tensorflow(),
             "threads": {"intra": self._threads("intra"), "inter": self._threads("inter")},
             "strategy": self._strategy,
+            "worker": worker(os.environ),
             "datasets": self._datasets,
             "keras": self._keras_settings or self._keras_facts(),
             "models": self._models,

@@ -10,7 +10,7 @@ import functools
 from typing import Any, Callable, List, Optional
 
 from . import inputs
-from .channel import Channel, as_array, named
+from .channel import Channel
 from .digest import flatten
 from .facts import Facts
 from .files import Files
@@ -25,6 +25,8 @@ from .kerases import (
     steps_of_a_call,
     trained_by,
 )
+from .replicas import Replicas
+from .variables import as_array, named
 
 
 class Hooks:
@@ -57,6 +59,9 @@ class Hooks:
         traced = type(tf.function(_nothing))
         if hasattr(traced, "_initialize_uninitialized_variables"):
             self._wrap(traced, "_initialize_uninitialized_variables", self._give_values)
+        self._wrap(
+            owner_of(tf.distribute.Strategy, "run"), "run", Replicas(self.channel, self.facts, self._keep).run
+        )
         inputs.watch(tf, self.files, self.recorder.wants)
         func_graph.func_graph_from_py_func = self._tracing(func_graph.func_graph_from_py_func)
         self.recorder.missing_batch = self._element_entries
@@ -174,6 +179,9 @@ class Hooks:
             self._try("reading a dataset's options", self.facts.add_dataset, dataset)
         return original(*args, **kwargs)
 
+    def _keep(self, element: Any) -> None:
+        self._element = element
+
     def _element_entries(self) -> List[Any]:
         """Return the element that an eager loop fetched last, with labels: its step's input."""
         from .recorder import Label
@@ -181,7 +189,7 @@ class Hooks:
         element, self._element = self._element, None
         if element is None:
             return []
-        leaves = self._leaves("element", element)
+        leaves = self.channel.leaves("element", element)
         return [(Label("batch", name, i), as_array(value)) for i, (name, value) in enumerate(leaves)]
 
     # ------------------------------------------------------------ Keras
@@ -264,7 +272,7 @@ class Hooks:
         def train_step(data: Any) -> Any:
             if not self.recorder.wants():
                 return step(data)
-            self._try("reading a batch", lambda: self.channel.offer_data(self._leaves("data", data)))
+            self._try("reading a batch", lambda: self.channel.offer_data(self.channel.leaves("data", data)))
             before, self.local.in_train = getattr(self.local, "in_train", False), True
             try:
                 return step(data)
@@ -368,15 +376,7 @@ class Hooks:
     # ------------------------------------------------------------ context
 
     def _offer_structure(self, name: str, structure: Any) -> None:
-        self.channel.offer_named("batch", self._leaves(name, structure))
-
-    def _leaves(self, name: str, structure: Any) -> List[Any]:
-        found = []
-        for path, leaf in flatten(structure):
-            parts = self.channel._parts(leaf)
-            base = f"{name}/{path}" if path else name
-            found += [(f"{base}/{i}" if len(parts) > 1 else base, part) for i, part in enumerate(parts)]
-        return found
+        self.channel.offer_named("batch", self.channel.leaves(name, structure))
 
     def _place(self) -> Any:
         """Return the graph being built; None when eager."""

@@ -4,8 +4,8 @@ from __future__ import annotations
 
 from typing import Any, Dict, List
 
-from .channel import as_array
 from .digest import flatten
+from .variables import as_array
 
 
 def owner_of(kind: Any, method: str) -> Any:

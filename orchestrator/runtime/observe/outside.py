@@ -10,11 +10,11 @@ from __future__ import annotations
 import functools
 from typing import Any, Callable, Iterable, List, Tuple
 
-from .channel import named
 from .digest import flatten
 from .facts import Facts
 from .kerases import owner_of
 from .recorder import Label, Recorder
+from .variables import named
 
 Pairs = List[Tuple[str, Any]]
 

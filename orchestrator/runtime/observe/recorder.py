@@ -50,6 +50,7 @@ class Recorder:
         self.missing_batch: Optional[Callable[[], List[Tuple[Label, Any]]]] = None
         self.imposed: Callable[[], Optional[Dict[str, Any]]] = lambda: None
         self.release: Callable[[], None] = lambda: None
+        self.before_stop: Callable[[], None] = lambda: None
         self.steps = 0
         self._light = LightSteps()
         self._held = False
@@ -192,7 +193,7 @@ class Recorder:
                 self._records.setdefault(name, found)
 
     def _add_missing_batch(self) -> None:
-        if self.missing_batch and not self.saw("batch", "data"):
+        if self.missing_batch and not (self.saw("batch", "data") or self.saw("batch", "share")):
             entries = self.missing_batch()
             labels, arrays = [label for label, _ in entries], [array for _, array in entries]
             if self.steps < self.settings.steps:
@@ -268,4 +269,5 @@ class Recorder:
     def _stop(self) -> None:
         """End the process at once, as a success: the rest of the script is not wanted."""
         self._store.stopped(self.steps)
+        self.before_stop()
         exit_early()

@@ -2,13 +2,14 @@
 
 from __future__ import annotations
 
+import json
 import locale
 import os
 import platform
 import sys
 import time
 from pathlib import Path
-from typing import Any, Callable, Dict, List
+from typing import Any, Callable, Dict, List, Mapping
 
 CPU_FLAGS = tuple(
     name
@@ -64,6 +65,23 @@ def read_all(readings: Dict[str, Callable[[], Any]]) -> Dict[str, Any]:
 def cpu_count() -> int:
     """Return the number of processors that this process may use."""
     return len(_affinity()) or os.cpu_count() or 1
+
+
+def worker(environ: Mapping[str, str]) -> Dict[str, Any]:
+    """Return {rank, world} as TF_CONFIG has them: the position among chief and workers, and their number.
+    {} for a process that is none of them.
+    """
+    try:
+        given = json.loads(environ.get("TF_CONFIG") or "{}")
+        cluster, task = given.get("cluster") or {}, given.get("task") or {}
+        kind, index = task.get("type"), int(task.get("index") or 0)
+        members: List[Any] = [("chief", i) for i, _ in enumerate(cluster.get("chief") or ())]
+        members += [("worker", i) for i, _ in enumerate(cluster.get("worker") or ())]
+    except (ValueError, TypeError, AttributeError):
+        return {}
+    if (kind, index) not in members:
+        return {}
+    return {"rank": members.index((kind, index)), "world": len(members)}
 
 
 def _affinity() -> List[int]:
