@@ -45,7 +45,7 @@ def worker_facts(rank: int, single: Facts, worker: Facts) -> tuple[WorkerFact, .
 def explain(stage: Stage, facts: Sequence[WorkerFact]) -> tuple[WorkerCause, tuple[WorkerFact, ...]]:
     """Return the likeliest cause of a difference that begins at `stage`, and its facts; UNKNOWN if none."""
     for cause in _EXPLAINS[stage]:
-        chosen = tuple(fact for fact in facts if fact.cause == cause)
+        chosen = tuple(fact for fact in facts if fact.cause is cause)
         if chosen:
             return cause, chosen
     return WorkerCause.UNKNOWN, ()

@@ -185,7 +185,7 @@ def _explained(case: _Case, step: int, stage: Stage, tensors: Mapping[int, str])
     for rank in tensors:
         causes.setdefault(explain(stage, case.of([rank]))[0], []).append(rank)
     for cause, ranks in causes.items():
-        facts = tuple(fact for fact in case.of(ranks) if fact.cause == cause)
+        facts = tuple(fact for fact in case.of(ranks) if fact.cause is cause)
         yield WorkerFinding(cause, tuple(ranks), step, stage, tensors[ranks[0]], facts=facts)
 
 

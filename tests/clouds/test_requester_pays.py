@@ -96,9 +96,7 @@ def toll(target: str) -> Iterator[str]:
 
 
 @pytest.fixture(params=["s3", "gs"])
-def store(
-    request: pytest.FixtureRequest, monkeypatch: pytest.MonkeyPatch, tmp_path: Path
-) -> Iterator[Store]:
+def store(request: pytest.FixtureRequest, monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> Iterator[Store]:
     made = open_store(f"{new_bucket(request, monkeypatch, tmp_path)}/data/images")
     made.put("a/1.bin", b"one" * 999)
     made.put("b.bin", b"")

@@ -236,7 +236,7 @@ def _delete(clients: Clients, region: str, identity: str) -> None:
         if error.code == "DependencyViolation":
             raise ProviderError(
                 Fault.TRANSIENT,
-                f"EC2 still needs the security group {identity} for machines that are ending.",
+                f"EC2 still needs the security group {identity}: its machines are ending.",
                 code=error.code,
                 exists=f"The security group {identity} in {region}, at no price.",
             ) from error

@@ -57,9 +57,6 @@ _LIVES = 50
 _POLL_S = 1.0
 _GREETING_S = 2.0
 _INSTANCE = re.compile(r"i-[0-9a-f]{8,17}\Z")
-_PASSING_SESSION = re.compile(
-    r":assumed-role/[^/]+/(botocore-session-\d+|aws-[a-z-]*sdk-.*|\d+|i-[0-9a-f]+)$"
-)
 _DEAD_TOKEN = "IdempotentInstanceTerminated"
 _OTHER_REQUEST = "IdempotentParameterMismatch"
 
@@ -227,7 +224,7 @@ class AwsProvider:
     def _principal(self) -> str:
         """Return the caller's ARN; "" for a session with a generated name, which is new each time."""
         arn = self._clients.identity()
-        return "" if _PASSING_SESSION.search(arn) else arn
+        return tags.lasting_principal(arn)
 
     # ------------------------------------------------------------ host keys
 

@@ -159,3 +159,13 @@ def _number(text: str | None) -> float | None:
 def _time(text: str | None) -> datetime | None:
     seconds = _number(text)
     return datetime.fromtimestamp(seconds, UTC) if seconds is not None else None
+
+
+_PASSING_SESSION = re.compile(
+    r":assumed-role/[^/]+/(botocore-session-\d+|aws-[a-z-]*sdk-.*|\d+|i-[0-9a-f]+)$"
+)
+
+
+def lasting_principal(arn: str) -> str:
+    """Return the ARN of who calls; "" for a session whose name another session of the same user has not."""
+    return "" if _PASSING_SESSION.search(arn) else arn

@@ -59,7 +59,7 @@ STARTS = {
     "explain": (START | {"report"}, 48),
     "status --json": (FOUND | {"leases", "providers"}, 78),
     "runs --json": (FOUND | {"ledger", "runs", "storage"}, 86),
-    "down --json": (FOUND | {"jobs", "leases", "ledger", "providers", "storage"}, 112),
+    "down --json": (FOUND | {"jobs", "leases", "ledger", "providers", "storage"}, 113),
 }
 """Command line -> the rooms that it loads in an empty folder, and the most modules of orch."""
 

@@ -20,9 +20,10 @@ def test_each_file_has_its_line_and_what_it_forked_counts(tmp_path: Path) -> Non
         "def test_forks():\n    assert orch('--help').returncode == 0\n    assert forked.used_s() > 0\n\n"
         "def test_nothing():\n    pass\n"
     )
+    environ = {name: value for name, value in os.environ.items() if not name.startswith("PYTEST_")}
     subprocess.run(
         [sys.executable, "-m", "pytest", "-q", "-p", "tests.conftest", "-p", "no:cacheprovider", tried],
-        cwd=ROOT, env={**os.environ, "ORCH_TEST_ACCOUNT": str(account)}, check=True, timeout=240,
+        cwd=ROOT, env={**environ, "ORCH_TEST_ACCOUNT": str(account)}, check=True, timeout=240,
     )  # fmt: skip
     (line,) = csv.DictReader(account.open())
     assert line["file"].endswith("test_tried.py")
