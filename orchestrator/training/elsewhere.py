@@ -17,6 +17,7 @@ from orchestrator.model import Progress, RunRecord
 from orchestrator.model.outcomes import ExitReason
 from orchestrator.model.progress import Output
 from orchestrator.profile import Profile
+from orchestrator.profile.values import is_bucket
 from orchestrator.providers import open_provider
 from orchestrator.runs import collect, logs, record_file
 from orchestrator.runs.outcome import raise_for_outcome
@@ -108,11 +109,20 @@ def followed(
     stored = StoredRun(open_store(run.draft.store), run_id)
     machine = str((lease.machine or {}).get("id"))
     tell.say(
-        f"{run_id} is running on {machine}, whose key is with {lease.owner}. It is followed by what the "
-        f"machine uploads to {run.draft.store}, every 30 s"
+        f"{run_id} is running on {machine}, whose key is with {lease.owner}. It is followed by what "
+        f"{_who_uploads(run.draft.store)}"
     )
     following = _Following(project, project.ledger(lease.id), run, stored, verb, output, tell)
     return raise_for_outcome(following.to_the_end(), lease.profile["path"], up=lease.up_command)
+
+
+def _who_uploads(store: str) -> str:
+    if is_bucket(store):
+        return f"the machine uploads to {store}, every 30 s"
+    return (
+        f"reaches {store}. No machine uploads there: a command that follows the run on the computer with the "
+        "key does, and what it does not fetch ends with the machine"
+    )
 
 
 @dataclass(frozen=True)
