@@ -1,7 +1,8 @@
-"""Record the first steps of a profile's command on several machines at once, and bring the recordings here."""
+"""Record the first steps of a profile's command on several machines at once, and fetch the recordings."""
 
 from __future__ import annotations
 
+import contextlib
 import shutil
 from collections.abc import Mapping, Sequence
 from concurrent.futures import Future, ThreadPoolExecutor, as_completed
@@ -9,6 +10,8 @@ from dataclasses import dataclass
 from pathlib import Path
 
 from orchestrator import jobs, sync
+from orchestrator.errors import HostError, OrchError
+from orchestrator.jobs import PathTaken
 from orchestrator.model import Agent, Host, Job
 from orchestrator.model.outcomes import ExitReason
 from orchestrator.profile import Profile
@@ -59,8 +62,8 @@ def observed_job(
 def run_observed(sides: Sequence[Observed], *, together: bool = False) -> list[Ended]:
     """Run all at once, to their ends; the results are in the order of `sides`.
 
-    `together`: they are workers of one training, which wait for each other, so that a failure of one ends all.
-    Raises PathTaken, and KeyboardInterrupt, after all were cancelled.
+    `together`: they are workers of one training, which wait for each other, so that a failure of one ends
+    all. Raises PathTaken and KeyboardInterrupt after all were cancelled.
     """
     with ThreadPoolExecutor(max_workers=len(sides)) as pool:
         running = [pool.submit(_run, side) for side in sides]
@@ -68,16 +71,22 @@ def run_observed(sides: Sequence[Observed], *, together: bool = False) -> list[E
             for each in as_completed(running):
                 if not each.result().is_recorded and together:
                     _cancel(sides, running)
-        except BaseException:
+        except (KeyboardInterrupt, PathTaken):
             _cancel(sides, running)
+            raise
+        except OrchError:
+            if together:
+                _cancel(sides, running)
             raise
     return [each.result() for each in running]
 
 
 def _cancel(sides: Sequence[Observed], running: Sequence[Future[Ended]]) -> None:
+    """End what still runs. A machine that cannot be reached keeps its job until its own deadline."""
     for each, side in zip(running, sides, strict=True):
-        while not each.done():
-            jobs.cancel(side.host, side.agent, side.job.run_id, grace=1.0)
+        with contextlib.suppress(HostError):
+            while not each.done():
+                jobs.cancel(side.host, side.agent, side.job.run_id, grace=1.0)
 
 
 def _run(side: Observed) -> Ended:
