@@ -130,7 +130,7 @@ def test_workers_that_read_the_whole_batch_are_all_named(examples: list[int], wo
 
 
 @given(sizes, st.data())
-def test_a_worker_with_other_weights_is_named_with_what_differs_there(
+def test_a_worker_with_other_weights_is_named_with_the_cause(
     world: int, data: st.DataObject
 ) -> None:
     wrong = data.draw(st.integers(0, world - 1))
@@ -175,7 +175,7 @@ def test_a_fact_without_effect_is_told_with_its_rank(
     assert found.verdict == WorkersConclusion.EQUAL
     (told,) = found.facts
     assert (told.rank, told.cause, told.name, told.single, told.worker) == (1, cause, name, single, worker)
-    assert f"Worker 1: {letter(found).split('Worker 1: ')[1][:5]}" in letter(found)
+    assert "Worker 1: " in letter(found)
 
 
 def test_what_makes_a_worker_is_no_difference() -> None:
