@@ -130,9 +130,7 @@ def test_workers_that_read_the_whole_batch_are_all_named(examples: list[int], wo
 
 
 @given(sizes, st.data())
-def test_a_worker_with_other_weights_is_named_with_the_cause(
-    world: int, data: st.DataObject
-) -> None:
+def test_a_worker_with_other_weights_is_named_with_the_cause(world: int, data: st.DataObject) -> None:
     wrong = data.draw(st.integers(0, world - 1))
     fact, cause = data.draw(
         st.sampled_from(
