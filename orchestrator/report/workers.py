@@ -28,9 +28,9 @@ _HEADS = {
 }
 _STAGES = {
     Stage.INITIAL: "the initial weights",
-    Stage.BATCH: "the examples that are read",
-    Stage.GRADIENT: "the gradients, summed over the workers",
-    Stage.UPDATE: "the weights after the step",
+    Stage.BATCH: "the examples",
+    Stage.GRADIENT: "the summed gradients",
+    Stage.UPDATE: "the new weights",
 }
 _CAUSES = {
     WorkerCause.SAME_EXAMPLES: "the batch is not divided between these workers",
@@ -182,8 +182,8 @@ def _drift(found: WorkersVerdict) -> Iterator[str]:
 
 
 def _ranks(ranks: Sequence[int]) -> str:
-    if tuple(ranks) == (-1,):
-        return "the single process"
-    names = [str(rank) if rank >= 0 else "the single process" for rank in ranks]
-    listed = names[0] if len(names) == 1 else f"{', '.join(names[:-1])} and {names[-1]}"
-    return f"worker{'s' if len(names) > 1 else ''} {listed}"
+    """Name workers in a sentence; -1 is the single process."""
+    names = [str(rank) for rank in ranks if rank >= 0]
+    listed = names[0] if len(names) == 1 else f"{', '.join(names[:-1])} and {names[-1]}" if names else ""
+    words = [f"worker{'s' if len(names) > 1 else ''} {listed}"] if names else []
+    return " and ".join(["the single process", *words] if -1 in ranks else words)

@@ -8,19 +8,18 @@ from __future__ import annotations
 import secrets
 import shutil
 import time
-from collections.abc import Mapping
-from concurrent.futures import ThreadPoolExecutor, as_completed
+from collections.abc import Mapping, Sequence
 from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
-from orchestrator import jobs, parity, sync
+from orchestrator import jobs, parity
 from orchestrator.errors import DataNotSent, ParityMismatch, RunFailed
 from orchestrator.hosts.here import HereHost
 from orchestrator.jobs import PathTaken
-from orchestrator.model import Agent, Host, Job, Verdict
+from orchestrator.model import Agent, Verdict
 from orchestrator.model.counted import counted
-from orchestrator.model.outcomes import Conclusion, ExitReason, ending
+from orchestrator.model.outcomes import Conclusion, ending
 from orchestrator.parity.naming import HERE_AND_THERE
 from orchestrator.parity.places import named_alike
 from orchestrator.parity.recording import read
@@ -38,9 +37,9 @@ from orchestrator.runs.company import naming_the_other
 from orchestrator.session.session import Session
 from orchestrator.session.trees import Trees
 from orchestrator.session.watched import is_observable
+from orchestrator.training.observed import Ended, Observed, fetch_recording, observed_job, run_observed
 from orchestrator.training.options import RunOptions
 
-_LAST_OF_LOG = 1 << 16
 _SIDES = ("here", "there")
 
 
@@ -62,13 +61,14 @@ def compare_first_steps(
     python = str(session.local().python)
     begun = time.time()
     with Reference.of(profile).laid_out(local.base, observed) as laid:
-        mine = replace(_observed(profile, observed, python, run_id), **laid.job(profile.train.command))
+        mine = replace(observed_job(profile, observed, python, run_id), **laid.job(profile.train.command))
         mine = replace(mine, env={**mine.env, **laid.environment})
-        theirs = replace(_observed(profile, observed, there_python, run_id), trees=trees.there)
+        theirs = replace(observed_job(profile, observed, there_python, run_id), trees=trees.there)
+        sides = (Observed(HereHost(), local, mine), Observed(session.host, session.agent, theirs))
         with naming_the_other(session):
-            failures = _both(session, local, mine, theirs, laid)
-    for host, agent, side in ((HereHost(), local, "here"), (session.host, session.agent, "there")):
-        _fetch(host, agent, observed, folder / side)
+            failures = _both(sides, laid)
+    for side, name in zip(sides, _SIDES, strict=True):
+        fetch_recording(side, folder / name)
     shutil.rmtree(jobs.run_dir(local, observed), ignore_errors=True)
     lacking = _lacking(profile, laid.view, folder, begun)
     if lacking:
@@ -132,21 +132,15 @@ def _nothing_compared(profile: Profile, found: tuple[Undeclared, ...]) -> Verdic
 # ---------------------------------------------------------------- the two runs
 
 
-def _both(session: Session, local: Agent, mine: Job, theirs: Job, laid: LaidOut) -> list[str]:
+def _both(sides: Sequence[Observed], laid: LaidOut) -> list[str]:
     """Run both sides to their end; returns the failures. Raises PathTaken."""
-    sides = ((HereHost(), local, mine), (session.host, session.agent, theirs))
-    with ThreadPoolExecutor(max_workers=2) as both:
-        running = [both.submit(_run, host, agent, job) for host, agent, job in sides]
-        try:
-            for each in as_completed(running):
-                each.result()
-        except (KeyboardInterrupt, PathTaken):
-            for each, (host, agent, job) in zip(running, sides, strict=True):
-                while not each.done():
-                    jobs.cancel(host, agent, job.run_id, grace=1.0)
-            shutil.rmtree(jobs.run_dir(local, mine.run_id), ignore_errors=True)
-            raise
-    told = [_failure(side, each.result()) for side, each in zip(_SIDES, running, strict=True)]
+    mine = sides[0]
+    try:
+        ended = run_observed(sides)
+    except (KeyboardInterrupt, PathTaken):
+        shutil.rmtree(jobs.run_dir(mine.agent, mine.job.run_id), ignore_errors=True)
+        raise
+    told = [_failure(side, each) for side, each in zip(_SIDES, ended, strict=True)]
     if told[0] and laid.refused():
         told[0] = (
             f"The script writes to {laid.refused()}, which its first steps on this computer may not change: "
@@ -155,48 +149,13 @@ def _both(session: Session, local: Agent, mine: Job, theirs: Job, laid: LaidOut)
     return [text for text in told if text]
 
 
-def _observed(profile: Profile, run_id: str, python: str, serves: str) -> Job:
-    return Job(
-        run_id=run_id,
-        argv=profile.train.command,
-        python=python,
-        env=profile.train.environment(),
-        observe_steps=profile.parity.steps,
-        observe_light=profile.parity.light_steps,
-        stop_after_observed=True,
-        serves=serves,
-    )
-
-
-def _run(host: Host, agent: Agent, job: Job) -> tuple[str, bytes]:
-    """Follow a job to its end; returns (reason, output)."""
-    jobs.start(host, agent, job)
-    log = bytearray()
-
-    def keep(data: bytes) -> None:
-        log.extend(data)
-        del log[:-_LAST_OF_LOG]
-
-    jobs.follow(host, agent, job.run_id, 0, keep)
-    ended = jobs.state(host, agent, job.run_id).exit
-    return (ended.reason if ended else ExitReason.LOST), bytes(log)
-
-
-def _failure(side: str, ended: tuple[str, bytes]) -> str:
-    reason, log = ended
-    if reason in (ExitReason.OBSERVED, ExitReason.COMPLETED):
+def _failure(side: str, ended: Ended) -> str:
+    if ended.is_recorded:
         return ""
-    tail = "\n".join("    " + line for line in log.decode(errors="replace").strip().splitlines()[-12:])
+    log = ended.output.decode(errors="replace")
+    tail = "\n".join("    " + line for line in log.strip().splitlines()[-12:])
     place = "on this computer" if side == "here" else "on the machine"
-    return f"The script {ending(reason)} {place}:\n{tail}"
-
-
-def _fetch(host: Host, agent: Agent, run_id: str, target: Path) -> None:
-    """Download the recording of one side, replacing that of an earlier attempt."""
-    shutil.rmtree(target, ignore_errors=True)
-    source = f"{jobs.run_dir(agent, run_id)}/observe"
-    entries = sync.far_scan(host, agent, source).entries
-    sync.pull(host, agent, source, entries, target / "observe")
+    return f"The script {ending(ended.reason)} {place}:\n{tail}"
 
 
 # ---------------------------------------------------------------- the verdict
