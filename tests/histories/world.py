@@ -7,6 +7,7 @@ packages and its jobs. A verb can be killed at any of its ledger's lines and cal
 from __future__ import annotations
 
 import os
+import sys
 import time
 from collections.abc import Callable, Sequence
 from datetime import datetime, tzinfo
@@ -178,7 +179,7 @@ def _turn_clocks(patch: pytest.MonkeyPatch, clock: Clock) -> None:
 
 def _hurry(patch: pytest.MonkeyPatch) -> None:
     """No waiting, and nothing that needs the packages of a project."""
-    patch.setattr(provision, "local_stack", lambda *_: None)
+    patch.setattr(provision, "local_stack", lambda *_: SimpleNamespace(python=sys.executable))
     for module in (offered, provision):
         patch.setattr(
             module,
