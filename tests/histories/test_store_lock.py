@@ -246,5 +246,5 @@ def test_a_block_holds_the_lock_longer_than_it_lasts_and_frees_it(store: Store) 
 def test_what_is_no_lock_is_named(content: bytes) -> None:
     store = MemoryStore("memory://damage")
     store.put(KEY, content)
-    with pytest.raises(Corrupt, match="no lock"):
+    with pytest.raises(Corrupt, match="not a lock of orch"):
         StoreLock(store, KEY, "anna").acquire()
