@@ -19,6 +19,7 @@ from orchestrator.model.counted import counted
 from orchestrator.model.outcomes import Conclusion
 from orchestrator.model.plain import moment, plain
 from orchestrator.model.resume import Resumed
+from orchestrator.model.workers import WorkersConclusion
 from orchestrator.promotion.words import refusal_from, refusals_text
 from orchestrator.report.models import model_lines
 from orchestrator.report.promotion import gate_line
@@ -38,6 +39,7 @@ def summary(record: RunRecord) -> str:
         *(("", line) for line in attempt_lines(record.attempts)),
         *(("" if number else "nodes", line) for number, line in enumerate(_nodes(record))),
         ("parity", parity_line(record.parity)),
+        ("workers", _workers(record.parity)),
         ("resume", _resume_line(record.resume_proof)),
         ("stack", stack_line(record.stack)),
         ("code", _code(record)),
@@ -64,6 +66,17 @@ def _nodes(record: RunRecord) -> list[str]:
     from orchestrator.report.nodes import node_lines
 
     return node_lines(record.nodes)
+
+
+def _workers(parity: Mapping[str, Any] | None) -> str:
+    """How several machines compare with one process; see report.workers."""
+    found = (parity or {}).get("workers")
+    if not found:
+        return ""
+    equal = counted(found["steps"], "step")
+    if found["verdict"] == WorkersConclusion.EQUAL:
+        return f"EQUAL to one process in {equal}, up to the order in which gradients are summed"
+    return f"{found['verdict']}; see parity.workers in run.json"
 
 
 def _code(record: RunRecord) -> str:

@@ -16,11 +16,12 @@ from orchestrator.errors import OrchError, RunFailed, StackMismatch
 from orchestrator.leases import joining
 from orchestrator.leases.down import down
 from orchestrator.leases.gang import leases_of, sessions_of
-from orchestrator.ledger import Lease
+from orchestrator.ledger import Draft, Lease
 from orchestrator.model import Exited, Fingerprint, Lock, Progress, RunRecord, is_allowed
 from orchestrator.model.beside import Beside
 from orchestrator.model.outcomes import ExitReason
 from orchestrator.model.progress import Labelled, Output, notice
+from orchestrator.model.workers import WorkersVerdict
 from orchestrator.profile import Profile
 from orchestrator.runs import attempts, record_file
 from orchestrator.runs.known import profile_of
@@ -28,6 +29,7 @@ from orchestrator.runs.outcome import raise_for_outcome
 from orchestrator.session.interrupts import Interrupts
 from orchestrator.session.project import Project
 from orchestrator.session.session import Session, open_session, read_lock, told
+from orchestrator.training import workers
 from orchestrator.training.nodes import node_run, sum_up
 from orchestrator.training.one_run import one_run
 from orchestrator.training.options import RunOptions
@@ -44,27 +46,40 @@ class _Abandoned(Exception):
     """Another machine of the gang failed before the run was started."""
 
 
+@dataclass(frozen=True)
+class Compares:
+    """That the machines are compared with one process. `again`: the command that repeats the call."""
+
+    run_id: str
+    again: str
+
+
 class Gathering:
     """Where the threads of the machines wait for each other before the run starts, and after it has passed:
     that all have the same packages, and reach each other.
     """
 
-    def __init__(self, addresses: Sequence[str], lock: Lock, allow: Sequence[str]) -> None:
+    def __init__(
+        self, addresses: Sequence[str], lock: Lock, allow: Sequence[str], compares: Compares | None
+    ) -> None:
         self.addresses = addresses
         self.passed = False
         self._lock, self._allow = lock, allow
         self._proven: dict[int, Fingerprint] = {}
         self._sessions: dict[int, Session] = {}
+        self._drafts: dict[int, Draft | None] = {}
+        self._compares = compares
+        self._verdict: WorkersVerdict | None = None
         self._barrier = threading.Barrier(len(addresses), action=self._compare)
 
     def proven(self, rank: int, fingerprint: Fingerprint) -> None:
         self._proven[rank] = fingerprint
 
-    def wait(self, rank: int, session: Session, run_id: str) -> None:
+    def wait(self, rank: int, session: Session, run_id: str, draft: Draft | None) -> None:
         """Wait for all. Raises StackMismatch or HostError in one thread, _Abandoned in the others; not if the
         run was started there by an earlier call.
         """
-        self._sessions[rank] = session
+        self._sessions[rank], self._drafts[rank] = session, draft
         try:
             self._barrier.wait()
         except threading.BrokenBarrierError:
@@ -82,8 +97,27 @@ class Gathering:
         for rank, other in sorted(self._proven.items()):
             if rank and first is not None:
                 _require_equal(self._lock, self._allow, first, other, rank)
-        joining.require_met([self._sessions[rank] for rank in range(len(self.addresses))], self.addresses)
+        sessions = [self._sessions[rank] for rank in range(len(self.addresses))]
+        joining.require_met(sessions, self.addresses)
+        self._compare_with_one(sessions)
         self.passed = True
+
+    def _compare_with_one(self, sessions: Sequence[Session]) -> None:
+        """Compare what the machines compute together with one process, if that is asked for."""
+        drafts = [self._drafts[rank] for rank in range(len(sessions))]
+        jobs_ = [draft.job for draft in drafts if draft is not None and draft.job is not None]
+        if self._compares is None or len(jobs_) < len(sessions):
+            return
+        told = [environment(rank, self.addresses) for rank in range(len(sessions))]
+        together = [workers.Worker(*each) for each in zip(sessions, jobs_, told, strict=True)]
+        self._verdict = workers.compare_with_one(together, self._compares.run_id)
+        workers.require_equal(self._verdict, sessions[0], self._compares.run_id, self._compares.again)
+
+    def judged(self, draft: Draft | None) -> Draft | None:
+        """Return the draft of the first machine, with the verdict on the workers."""
+        if draft is None or self._verdict is None:
+            return draft
+        return replace(draft, parity=workers.as_part(draft.parity, self._verdict))
 
 
 @dataclass(frozen=True)
@@ -100,8 +134,9 @@ class GangNode:
     def proven(self, fingerprint: Fingerprint) -> None:
         self.gathering.proven(self.rank, fingerprint)
 
-    def wait(self, session: Session, run_id: str) -> None:
-        self.gathering.wait(self.rank, session, run_id)
+    def wait(self, session: Session, run_id: str, draft: Draft | None) -> Draft | None:
+        self.gathering.wait(self.rank, session, run_id, draft)
+        return draft if self.rank else self.gathering.judged(draft)
 
 
 def environment(rank: int, addresses: Sequence[str]) -> dict[str, str]:
@@ -152,7 +187,8 @@ class _Gang:
         self._leases = leases_of(project, lease)
         self._attempt = max(self._next_attempt(rank) for rank in range(len(self._leases)))
         addresses = joining.addresses_of(project, self._leases)
-        self._gathering = Gathering(addresses, read_lock(profile), profile.stack.allow)
+        compares = Compares(name, wish.command(profile)) if wish.local_parity else None
+        self._gathering = Gathering(addresses, read_lock(profile), profile.stack.allow, compares)
 
     def train(self, interrupts: Interrupts, output: Output | None) -> RunRecord:
         others = range(1, len(self._leases))

@@ -85,7 +85,7 @@ def one_run(
             if not pending:
                 draft = prepared(session, name, wish)
             if wish.node:
-                wish.node.wait(session, name)
+                draft = wish.node.wait(session, name, draft)
             interrupts.begun = True
             if not begin(session, name, draft, wish):
                 return raise_for_outcome(

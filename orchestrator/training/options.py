@@ -7,7 +7,7 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING, Any, Protocol
 
-from orchestrator.ledger import FIRST, Retried
+from orchestrator.ledger import FIRST, Draft, Retried
 from orchestrator.model import Fingerprint, RunRecord
 
 if TYPE_CHECKING:
@@ -28,8 +28,11 @@ class Node(Protocol):
     def proven(self, fingerprint: Fingerprint) -> None:
         """Note what is installed there."""
 
-    def wait(self, session: Session, run_id: str) -> None:
-        """Wait until all machines are ready to start. Raises an error if one is not."""
+    def wait(self, session: Session, run_id: str, draft: Draft | None) -> Draft | None:
+        """Wait until all machines are ready to start; returns the draft, with what was compared meanwhile.
+
+        Raises an error if one is not ready.
+        """
 
 
 @dataclass(frozen=True)
