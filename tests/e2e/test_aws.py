@@ -182,7 +182,7 @@ def test_the_same_machine_asked_for_by_two_strangers_at_once_is_one(
     for name, value in project.environ.items():
         monkeypatch.setenv(name, value)
     providers = [open_provider("aws") for _ in range(3)]
-    offer = providers[0].offers(Need("aws", cpus=Bound(2), memory=Bound(1 << 30), arch="x86_64"))[0]
+    offer = providers[0].offers(Need("aws", Bound(2), Bound(1 << 30), arch="x86_64", region="us-east-1"))[0]
     end = datetime.now(UTC) + timedelta(minutes=10)
     key = "ssh-ed25519 AAAAC3NzaC1lZDI1NTE5AAAAIGtQzVn0VdkT0Wm2yQ0nXUkPSpPkXyBzQkq5dlqCqk0a nobody"
     spec = MachineSpec("race", 0, offer, 10 << 30, end, {"orch-lease": "race"}, key)
