@@ -6,6 +6,7 @@ Nothing boots: the guest's part is stood in for.
 from __future__ import annotations
 
 import itertools
+import sys
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from dataclasses import dataclass
@@ -184,7 +185,7 @@ def project_in(tmp_path: Path, ground: Ground, monkeypatch: pytest.MonkeyPatch) 
     for provider in (aws_provider.AwsProvider, gcp_provider.GcpProvider):
         monkeypatch.setattr(provider, "list_lag_s", 0.5)
     monkeypatch.setattr(provision, "_ready_plan", lambda _, planned: planned)  # test_before_up.py
-    monkeypatch.setattr(provision, "local_stack", lambda *_: None)
+    monkeypatch.setattr(provision, "local_stack", lambda *_: SimpleNamespace(python=Path(sys.executable)))
     monkeypatch.setattr(foreseen, "refuse_foreseen", lambda *_: None)
     monkeypatch.setattr(provision, "_prepare", lambda *_: None)
     monkeypatch.setattr(provision, "open_session", _at_the_door)

@@ -110,7 +110,7 @@ def test_a_machine_without_a_known_key_is_not_contacted(
 ) -> None:
     port, recorder, _ = impostor
     private_sshd.new_key(tmp_path / "identity")
-    with pytest.raises(HostKeyError, match="no host key"):
+    with pytest.raises(HostKeyError, match="No host key"):
         connect(
             Endpoint("127.0.0.1", port, "someone", ()),
             identity=tmp_path / "identity",
