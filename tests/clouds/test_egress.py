@@ -82,7 +82,7 @@ def test_a_machine_elsewhere_is_told_with_what_that_adds(
 ) -> None:
     listed = buckets.listed
     many = replace(listed(f"{far}/images"), objects=(Stored("a", 100 << 30, "1", ""),))
-    monkeypatch.setattr(buckets, "listed", lambda _, **_options: many)
+    monkeypatch.setattr(buckets, "listed", lambda _, **__: many)
     profile = project(tmp_path / "p", far, "region: us-east-1\n")
     planned = foreseen_plan(Project.at(tmp_path / "p"), load(profile, files=True), ())
     (told,) = [each for each in planned.warnings if "data transfer" in each]

@@ -100,6 +100,7 @@ class Refusal(NamedTuple):
 LONGEST_NAME = 255
 """Most bytes of one name: the limit of every file system of a machine."""
 UNSAFE_PATH = "unsafe_path"
+NAME_TOO_LONG = "name_too_long"
 NOT_A_FILE = "not_a_file"
 UNREADABLE = "unreadable"
 TOO_LARGE = "too_large"
@@ -129,6 +130,8 @@ def refusals(rows: Sequence[Row], *, sealed: bool, folding: bool) -> List[Refusa
 def _wrong(row: Row, sealed: bool) -> Iterator[Tuple[str, str]]:
     for why in _wrong_path(row.path):
         yield UNSAFE_PATH, why
+    if _is_too_long(row.path):
+        yield NAME_TOO_LONG, f"a name in it has more than {LONGEST_NAME} bytes"
     if row.kind == "unreadable":
         yield UNREADABLE, "it cannot be read on the machine"
     elif row.kind == "too_large":
@@ -153,12 +156,14 @@ def _wrong_path(path: str) -> Iterator[str]:
         yield "the path names a drive"
     elif "" in parts:
         yield "the path has an empty part"
-    if len(path) > LONGEST_NAME // 4 and any(len(raw(part)) > LONGEST_NAME for part in parts):
-        yield f"a name in it has more than {LONGEST_NAME} bytes"
     if ".." in parts or "." in parts:
         yield "the path climbs with . or .."
     if "\0" in path:
         yield "the path holds a NUL character"
+
+
+def _is_too_long(path: str) -> bool:
+    return len(path) > LONGEST_NAME // 4 and any(len(raw(part)) > LONGEST_NAME for part in path.split("/"))
 
 
 def leads_out(link: Row) -> bool:

@@ -8,14 +8,16 @@ import sys
 import time
 from collections.abc import Callable, Iterator
 from pathlib import Path
-from typing import Any
+from types import SimpleNamespace
+from typing import Any, cast
 
 import pytest
 
 from orchestrator import jobs
 from orchestrator.errors import FileRefused, HostError, LocalError, MalformedAnswer, OrchError
 from orchestrator.hosts.here import HereHost
-from orchestrator.model import Agent, Host, Job
+from orchestrator.leases import joining
+from orchestrator.model import Agent, Completed, Host, Job
 from orchestrator.stack.runtime_files import lay_out
 from tests.hostile.machines.lies import DEEP, FLOOD, ONE_LINE, SILENCE, Lying, put, without
 
@@ -249,3 +251,22 @@ def test_a_login_shell_that_never_stops_talking(
         host.run(("true",), timeout=BOUND)
     host.close()
     assert time.monotonic() - begun < BOUND
+
+
+@pytest.mark.parametrize(
+    "said",
+    [b"", b"null", b"[]", b"\xff", b'{"reached": 1}', b'{"reached": [0], "heard": [], "ahead": {"0": "x"}}'],
+)
+def test_a_machine_that_lies_about_whom_it_reaches(said: bytes) -> None:
+    session = SimpleNamespace(
+        ledger=SimpleNamespace(lease=lambda: SimpleNamespace(rank=0)),
+        agent=Agent("python3", "/runtime", "/base"),
+        host=SimpleNamespace(run=lambda *_, **__: Completed((), 0, said, b"")),
+        machine=SimpleNamespace(name="m-1"),
+    )
+    with pytest.raises(MalformedAnswer):
+        joining.apart([cast("Any", session)], ["127.0.0.1"])
+
+
+def test_a_rank_that_is_none_is_passed_over() -> None:
+    assert joining.problems([joining.Met((), (), {"-1": 9.0, "x": 9.0}, {})]) == []

@@ -12,6 +12,7 @@ import pytest
 
 from orchestrator import jobs
 from orchestrator.model import RunState, Silent
+from orchestrator.profile.resolved import Mlflow
 from orchestrator.runs import follow
 from orchestrator.session.project import Project
 
@@ -46,7 +47,7 @@ def session(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Any:
     monkeypatch.setattr(jobs, "follow", tail)
     monkeypatch.setattr(jobs, "state", lambda *_: RunState("ended"))
     ledger = SimpleNamespace(path=tmp_path / "ledger.jsonl")
-    profile = SimpleNamespace(train=SimpleNamespace(checkpoints=()))
+    profile = SimpleNamespace(train=SimpleNamespace(checkpoints=()), mlflow=Mlflow())
     return cast(
         "Any",
         SimpleNamespace(
