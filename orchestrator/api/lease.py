@@ -51,17 +51,10 @@ def up(
     """
     wanted = _profile(profile, overrides)
     from orchestrator.leases.gang import provision_all
+    from orchestrator.leases.provision import LeaseRequest
 
-    return provision_all(
-        Project.at(folder),
-        wanted,
-        overrides=overrides,
-        approve=approve,
-        strict=strict,
-        tell=as_progress(progress),
-        for_run=for_run,
-        keep=keep,
-    )
+    asked = (Project.at(folder), wanted, overrides, approve, as_progress(progress))
+    return provision_all(LeaseRequest(*asked, strict=strict, for_run=for_run, keep=keep))
 
 
 def _profile(profile: str | Path | Profile, overrides: Sequence[str]) -> Profile:

@@ -238,6 +238,7 @@ def _with_machine(call: _Call) -> Lease:
     offer.
     """
     from orchestrator.leases.gang import provision_all
+    from orchestrator.leases.provision import LeaseRequest
     from orchestrator.leases.replace import end_interrupted, free_to_move
     from orchestrator.runs import attempts
     from orchestrator.runs.retries import failed_places
@@ -246,17 +247,8 @@ def _with_machine(call: _Call) -> Lease:
     if last is not None and lease is not None and last.exit["reason"] == ExitReason.PREEMPTED:
         end_interrupted(call.project, lease, str((last.machine or {}).get("id")), call.tell)
         free_to_move(call.project, call.project.ledger(lease.id).lease(), call.profile, call.tell)
-    held = provision_all(
-        call.project,
-        call.profile,
-        overrides=call.overrides,
-        approve=call.approve,
-        strict=False,
-        tell=call.tell,
-        for_run=call.run_id,
-        keep=False,
-        avoid=failed_places(last),
-    )
+    asked = LeaseRequest(call.project, call.profile, call.overrides, call.approve, call.tell)
+    held = provision_all(replace(asked, for_run=call.run_id, avoid=failed_places(last)))
     return call.project.ledger(held.lease).lease()
 
 

@@ -47,6 +47,7 @@ class Consent:
             worst_case=planned.cost(offer),
             most=self._wanted.max_price,
         )
+        total = offer.price * self._wanted.resources.nodes
         if not self._approve(again):
             raise ProviderError(
                 Fault.CAPACITY,
@@ -54,6 +55,6 @@ class Consent:
                 f"{offer.zone or offer.region}, costs ${offer.price:.4g}/h, not ${approved:.4g}/h.",
                 code="DearerNotApproved",
                 exists=NOTHING_CREATED,
-                next_command=f"{self._up} --yes "
-                f"--set max_price={offer.price:.4g}    # or without --yes, to be asked",
+                next_command=f"{self._up} --yes --set max_price={total:.4g}    "
+                "# or without --yes, to be asked",
             )

@@ -67,22 +67,24 @@ def require_met(sessions: Sequence[Session], addresses: Sequence[str]) -> None:
 
 
 def apart(sessions: Sequence[Session], addresses: Sequence[str]) -> list[str]:
-    """Have all machines meet; return sentences as `problems` does."""
+    """Have all machines connect to each other; return what `problems` finds."""
     places = [f"{address}:{MEETING_PORT + rank}" for rank, address in enumerate(addresses)]
     asked = [Beside(functools.partial(_meet, session, places)) for session in sessions]
     return problems([each.result() for each in asked])
 
 
 def problems(met: Sequence[Met]) -> list[str]:
-    """Return sentences on who does not reach whom, and whose clock differs; none if all is well."""
+    """Return a sentence for each machine that cannot listen or cannot reach another one, and for each clock
+    that differs from another one.
+    """
     found = [f"node {rank} cannot listen: {one.problem}" for rank, one in enumerate(met) if one.problem]
     for rank, one in enumerate(met):
         lacking = [other for other in range(len(met)) if other != rank and other not in one.reached]
         found += [f"node {rank} does not reach node {other}" for other in lacking]
     for rank, one in enumerate(met):
         for other, ahead in one.ahead.items():
-            surely = abs(ahead) - one.took.get(other, 0.0) / 2
-            if surely > _CLOCKS_S and other.isdecimal() and rank < int(other):
+            least = abs(ahead) - one.took.get(other, 0.0) / 2
+            if least > _CLOCKS_S and other.isdecimal() and rank < int(other):
                 found.append(f"the clock of node {other} is {ahead:+.1f} s from that of node {rank}")
     return found
 

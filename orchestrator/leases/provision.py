@@ -58,40 +58,48 @@ class Among:
     only: Place | None = None
 
 
-def provision(
-    project: Project,
-    wanted: Profile,
-    *,
-    overrides: Sequence[str],
-    approve: Approve | None,
-    strict: bool,
-    tell: Progress,
-    for_run: str | None,
-    keep: bool,
-    agreed: float | None = None,
-    avoid: frozenset[Place] | None = None,
-    among: Among = Among(),
-) -> LeaseStatus:
-    """Like `up` for one machine, after its profile was read. `run` deletes the machine that it created.
+@dataclass(frozen=True)
+class LeaseRequest:
+    """A request for a machine, or for all machines of a profile.
 
-    `agreed`: US dollars per hour that were approved before; only a more expensive machine needs approval.
-    `avoid`: zones where a machine was lost, tried last. None: the run is not retried.
+    `overrides`: those with which `wanted` was read. `approve`: gets the plan before anything that costs money
+    is created. `strict`: lint errors stop the call. `for_run`: see LeaseOpened. `keep`: a machine that was
+    created and could not be set up stays. `agreed`: US dollars per hour for each machine that were approved
+    before; only a more expensive one needs approval. `avoid`: zones where a machine was lost, tried last;
+    None: the run is not retried.
     """
-    project.share(wanted.ledger)
-    wanted, overrides = one_cloud(project, wanted, overrides, avoid or frozenset())
+
+    project: Project
+    wanted: Profile
+    overrides: Sequence[str]
+    approve: Approve | None
+    tell: Progress
+    strict: bool = False
+    for_run: str | None = None
+    keep: bool = False
+    agreed: float | None = None
+    avoid: frozenset[Place] | None = None
+    among: Among = Among()
+
+
+def provision(asked: LeaseRequest) -> LeaseStatus:
+    """Like `up` for one machine, after its profile was read. `run` deletes the machine that it created."""
+    project, tell, among, avoid = asked.project, asked.tell, asked.among, asked.avoid or frozenset()
+    project.share(asked.wanted.ledger)
+    wanted, overrides = one_cloud(project, asked.wanted, asked.overrides, avoid)
     space.require_records(project, "This call created nothing.", f"orch up {shlex.quote(str(wanted.path))}")
-    hazards = _checked(project, wanted, strict)
+    hazards = _checked(project, wanted, asked.strict)
     provider = open_provider(wanted.cloud)
-    with _turn(project, wanted, "run" if for_run else "up", tell):
+    with _turn(project, wanted, "run" if asked.for_run else "up", tell):
         lease = open_lease_of(project, wanted)
         with describe_remains(project.ledger(lease.id) if lease else None, wanted.path):
             if lease:
                 require_seen(provider, lease)
-            machines = _existing(provider, lease, for_run if avoid is not None else None, tell)
-            planned = _planned(project, wanted, provider, machines, avoid or frozenset(), among)
+            machines = _existing(provider, lease, asked.for_run if asked.avoid is not None else None, tell)
+            planned = _planned(project, wanted, provider, machines, avoid, among)
         if not machines and clouds.is_here(wanted.cloud):
             describe_tier(tell)
-        if approve and agreed is None and not approve(planned):
+        if asked.approve and asked.agreed is None and not asked.approve(planned):
             raise UsageError("Not approved; nothing was created.")
         with describe_remains(_ledger_at_hand(project, wanted), wanted.path):
             local = local_stack(wanted, tell)  # may take minutes and fail
@@ -99,15 +107,15 @@ def provision(
                 require_program(wanted, local.python)
                 foreseen.refuse_foreseen(wanted, local)
                 store_ready.require_store(wanted)
-        opened = LeaseOpened("", profile_facts(wanted, overrides), for_run, among.gang, among.rank)
+        opened = LeaseOpened("", profile_facts(wanted, overrides), asked.for_run, among.gang, among.rank)
         ledger = _ledger_for(project, lease, wanted, opened)
         report_once(hazards, project.state, tell)
-        left = keep or for_run is not None
+        left = asked.keep or asked.for_run is not None
         with end_unprepared(project, ledger, keep=left, tell=tell), describe_remains(ledger):
             with _telling_attempts(project, ledger, first=lease is None):
-                consent = Consent(approve, wanted, agreed, up=ledger.lease().up_command)
+                consent = Consent(asked.approve, wanted, asked.agreed, up=ledger.lease().up_command)
                 job = (ledger, provider, planned, wanted, project, tell, consent)
-                reached = machine_of(*job, avoid, among.only)
+                reached = machine_of(*job, asked.avoid, among.only)
             with open_session(project, ledger, wanted, progress=tell, reached=reached) as session:
                 _prepare(session, tell)
     return lease_status(ledger.lease(), session.machine)

@@ -4,11 +4,13 @@ from __future__ import annotations
 
 import time
 from collections.abc import Sequence
+from dataclasses import replace
 
 from orchestrator.errors import Busy
 from orchestrator.leases.consent import Approve
 from orchestrator.leases.down import down
 from orchestrator.leases.gang import provision_all
+from orchestrator.leases.provision import LeaseRequest
 from orchestrator.ledger import Lease
 from orchestrator.ledger.events import DeleteIntent
 from orchestrator.model import LeaseStatus, Place, Progress, clouds
@@ -40,18 +42,9 @@ def another_machine(
     `approve` is asked only about one that costs more than the profile's max_price or, without one, more than
     the lease's machines so far. Raises what `up` does.
     """
-    return provision_all(
-        project,
-        wanted,
-        overrides=overrides,
-        approve=approve,
-        strict=strict,
-        tell=tell,
-        for_run=lease.for_run,
-        keep=True,
-        agreed=wanted.max_price or max((held.price for held in lease.holdings), default=None),
-        avoid=avoid,
-    )
+    agreed = wanted.need().max_price or max((held.price for held in lease.holdings), default=None)
+    asked = LeaseRequest(project, wanted, overrides, approve, tell, strict, lease.for_run, keep=True)
+    return provision_all(replace(asked, agreed=agreed, avoid=avoid))
 
 
 def end_interrupted(project: Project, lease: Lease, machine: str, tell: Progress) -> None:

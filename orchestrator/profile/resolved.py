@@ -235,7 +235,7 @@ class Profile:
             regions=self.regions,
             prefer=self.regions[0] if self.regions else None,
             zone=self.zone,
-            max_price=self.max_price and self.max_price / nodes,
+            max_price=self.max_price and round(self.max_price / nodes, 9),
             local_ssd=self.resources.local_ssd,
             network=self.resources.network,
             image=self.image,

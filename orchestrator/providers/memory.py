@@ -116,6 +116,7 @@ class MemoryProvider(NothingBeside):
         self._catalog = tuple(catalog)
         self._quota_cpus = quota_cpus
         self._sold_out: set[tuple[str, str]] = set()
+        self._room: dict[str, int] = {}
         self._denied: set[str] = set()
         self._script: dict[str, deque[Mishap | None]] = {name: deque() for name in OPERATIONS}
         self._made: dict[str, _Made] = {}
@@ -172,7 +173,12 @@ class MemoryProvider(NothingBeside):
         """Make this type unavailable in this zone until restock()."""
         self._sold_out.add((instance_type, zone))
 
+    def limit(self, zone: str, machines: int) -> None:
+        """Let the zone have room for this many machines, until restock()."""
+        self._room[zone] = machines
+
     def restock(self) -> None:
+        self._room.clear()
         self._sold_out.clear()
 
     def deny(self, region: str) -> None:
@@ -241,7 +247,10 @@ class MemoryProvider(NothingBeside):
             raise ProviderError(
                 Fault.INVALID, f"There is no {offer.instance_type} in {offer.zone}.", code="NoSuchType"
             )
-        if (offer.instance_type, offer.zone) in self._sold_out:
+        active = [made.spec.offer.zone for made in self._made.values() if not self._gone(made)]
+        there = active.count(offer.zone)
+        is_full = there >= self._room.get(offer.zone, there + 1)
+        if is_full or (offer.instance_type, offer.zone) in self._sold_out:
             message = f"{offer.zone} has no {offer.instance_type} left at the moment."
             raise ProviderError(Fault.CAPACITY, message, code="InsufficientCapacity")
         used = sum(made.spec.offer.cpus for made in self._made.values() if not self._gone(made))

@@ -11,7 +11,7 @@ from orchestrator.leases.consent import Approve
 from orchestrator.leases.costs import costs
 from orchestrator.leases.down import down
 from orchestrator.leases.offered import foreseen_plan
-from orchestrator.leases.provision import provision
+from orchestrator.leases.provision import LeaseRequest, provision
 from orchestrator.leases.remains import what_is_there
 from orchestrator.ledger import Lease
 from orchestrator.model import Progress
@@ -61,17 +61,9 @@ class Machines:
         Raises what `up` does.
         """
         overrides = self.overrides_of(number)
-        held = provision(
-            self.project,
-            load(self.profile.path, overrides=overrides, files=True),
-            overrides=overrides,
-            approve=approve,
-            strict=False,
-            tell=tell,
-            for_run=self.sweep,
-            keep=False,
-            agreed=self.agreed,
-        )
+        wanted = load(self.profile.path, overrides=overrides, files=True)
+        asked = LeaseRequest(self.project, wanted, overrides, approve, tell)
+        held = provision(replace(asked, for_run=self.sweep, agreed=self.agreed))
         return self.project.ledger(held.lease).lease()
 
     def _is_of_a_sweep(self, lease: Lease) -> bool:

@@ -28,7 +28,11 @@ def first_run(run_id: str, rank: int) -> str:
 
 
 def sum_up(first: RunRecord, records: Sequence[RunRecord | None]) -> RunRecord:
-    """Return the first machine's record with `nodes`, and with the costs of all. `records`: by rank."""
+    """Return the first machine's record with `nodes`, and with the costs of all. `records`: by rank. A record
+    that has `nodes` already is returned as it is.
+    """
+    if first.nodes:
+        return first
     known = [record for record in records if record is not None]
     nodes = [_facts(rank, record) for rank, record in enumerate(records)]
     attempts = list(first.attempts)

@@ -43,13 +43,12 @@ def run_on_all(
     output: Output | None,
     tell: Progress,
 ) -> RunRecord:
-    """Like `one_run`, on all machines of the profile: see gang.run_together."""
-    job = (project, lease, profile, name, wish, interrupts, output, tell)
+    """Like `one_run`, on all machines of the profile: see Gang.train."""
     if profile.resources.nodes == 1:
-        return one_run(*job)
-    from orchestrator.training.gang import run_together
+        return one_run(project, lease, profile, name, wish, interrupts, output, tell)
+    from orchestrator.training.gang import Gang
 
-    return run_together(*job)
+    return Gang(project, lease, profile, name, wish, tell).train(interrupts, output)
 
 
 def one_run(

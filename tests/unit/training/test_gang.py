@@ -17,7 +17,8 @@ from orchestrator.model.outcomes import ExitReason
 from orchestrator.profiling.nodes import Straggler, WaitsFor, straggler
 from orchestrator.report.nodes import node_lines
 from orchestrator.runtime.meeting import meet
-from orchestrator.training.gang import _require_equal, _where_it_began, environment, prefixed
+from orchestrator.training.gang import _where_it_began, prefixed
+from orchestrator.training.gathering import _require_equal, environment
 from orchestrator.training.nodes import first_run, node_run, sum_up
 
 LOCK = Lock(Path("requirements.lock"), "requirements", "0" * 64, ())
@@ -129,6 +130,8 @@ def test_the_record_of_all_has_their_ends_and_their_costs() -> None:
     assert whole.cost is not None
     assert (whole.cost["run_usd"], whole.cost["run_seconds"]) == (1.0, 60.0)
     assert whole.attempts[-1]["usd"] == 1.0
+    again = sum_up(whole, [whole, record("completed", rank=1), None])
+    assert again == whole, "a repeated call adds nothing twice"
 
 
 def test_a_machine_that_was_lost_explains_the_failure_of_the_others() -> None:
