@@ -315,7 +315,7 @@ def _ended_if_not_whole(asked: LeaseRequest) -> Iterator[None]:
         told, again = _ended(asked, lease), lease.up_command
         if isinstance(error, KeyboardInterrupt):
             raise Interrupted(told, again) from None
-        error.exists, error.next_command = told, error.next_command or again
+        error.exists, error.next_command = told, error.once_ended or error.next_command or again
         raise
 
 

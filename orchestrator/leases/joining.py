@@ -57,13 +57,18 @@ def addresses_of(project: Project, leases: Sequence[Lease]) -> tuple[str, ...]:
 
 def require_met(sessions: Sequence[Session], addresses: Sequence[str]) -> None:
     """Raise HostError if a machine does not reach another one, or their clocks differ."""
-    if found := apart(sessions, addresses):
-        raise HostError(
-            f"The machines of {sessions[0].ledger.lease().id} cannot train together: {'; '.join(found)}.",
-            exists=f"{counted(len(sessions), 'machine')} are still running, at "
-            f"${sum(session.machine.price for session in sessions):.2f}/h.",
-            next_command=f"orch down && {sessions[0].ledger.lease().up_command}",
-        )
+    found = apart(sessions, addresses)
+    if not found:
+        return
+    lease = sessions[0].ledger.lease()
+    price = sum(session.machine.price for session in sessions)
+    error = HostError(
+        f"The machines of {lease.id} cannot train together: {'; '.join(found)}.",
+        exists=f"{counted(len(sessions), 'machine')} are still running, at ${price:.2f}/h.",
+        next_command=f"orch down && {lease.up_command}",
+    )
+    error.once_ended = lease.up_command
+    raise error
 
 
 def apart(sessions: Sequence[Session], addresses: Sequence[str]) -> list[str]:

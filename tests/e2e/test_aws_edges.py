@@ -296,3 +296,18 @@ def test_a_sweep_leaves_nothing_where_one_of_its_machines_has_no_capacity(
     assert [point["reason"] for point in done["points"]] == ["completed"] * 3
     assert len({point["lease"] for point in done["points"]}) == 1
     assert done["left"] == [] and done["usd"] > 0 and alive(cloud) == []
+
+
+# ---------------------------------------------------------------- several machines for one model
+
+
+def test_a_fourth_machine_that_is_nowhere_to_be_had_leaves_none(project: Project, cloud: Cloud) -> None:
+    profile(project)
+    path = project.folder / "orch.yaml"
+    path.write_text(path.read_text().replace("{cpus: 2", "{nodes: 4, cpus: 2"))
+    cloud.faults({"action": "RunInstances", "code": "InsufficientInstanceCapacity", "skip": 3, "times": -1})
+    refused = up(project, code=4)
+    assert "nothing costs money" in refused["error"]["exists"]
+    made = [request for request in cloud.requests("RunInstances") if request["status"] == 200]
+    assert len(made) == 3
+    assert alive(cloud) == [] and project.json("status")["leases"] == []

@@ -222,3 +222,12 @@ def test_a_machine_that_powered_itself_off_is_named_with_its_cost(project: Proje
     assert "costs about" in project.orch("status", "--live").out
     assert project.json("down")["machines"] == [held["machine"]]
     assert instances(cloud) == cloud.state()["disks"] == []
+
+
+def test_a_fourth_machine_that_is_nowhere_to_be_had_leaves_none(project: Project, cloud: gcp.Cloud) -> None:
+    path = project.folder / "orch.yaml"
+    path.write_text(path.read_text().replace("{cpus: 2", "{nodes: 4, cpus: 2"))
+    cloud.faults({"method": "compute.instances.insert", "kind": "stockout", "after": 3, "times": 99})
+    refused = up(project, code=4)
+    assert "nothing costs money" in refused["error"]["exists"]
+    assert instances(cloud) == cloud.state()["disks"] == [] and project.json("status")["leases"] == []

@@ -9,9 +9,10 @@ from contextlib import contextmanager
 from typing import Any
 
 from orchestrator.errors import Fault, ProviderError
+from orchestrator.providers.aws.home import DEFAULT
 from orchestrator.providers.aws.settings import Settings
 
-HOME = "us-east-1"
+HOME = DEFAULT
 """The region for requests that concern no single region, if the environment names none."""
 
 _CONNECT_S = 10

@@ -7,10 +7,14 @@ from collections.abc import Mapping
 from pathlib import Path
 
 
-def region(environ: Mapping[str, str]) -> str | None:
-    """Return AWS_REGION, AWS_DEFAULT_REGION or the region of the active AWS profile; None if none is set."""
+DEFAULT = "us-east-1"
+"""The region of a user who has configured none: `orch setup aws` prepares it."""
+
+
+def region(environ: Mapping[str, str]) -> str:
+    """Return AWS_REGION, AWS_DEFAULT_REGION or the region of the active AWS profile; else DEFAULT."""
     named = environ.get("AWS_REGION") or environ.get("AWS_DEFAULT_REGION")
-    return named or _of_profile(environ)
+    return named or _of_profile(environ) or DEFAULT
 
 
 def _of_profile(environ: Mapping[str, str]) -> str | None:

@@ -34,11 +34,11 @@ train: {command: python train.py}
         ({"AWS_DEFAULT_REGION": "us-east-2"}, "us-east-2"),
         ({}, "eu-west-1"),
         ({"AWS_PROFILE": "work"}, "ap-south-1"),
-        ({"AWS_PROFILE": "bare"}, None),
-        ({"AWS_CONFIG_FILE": "/nowhere"}, None),
+        ({"AWS_PROFILE": "bare"}, "us-east-1"),
+        ({"AWS_CONFIG_FILE": "/nowhere"}, "us-east-1"),
     ],
 )
-def test_awss_own_order(environ: dict[str, str], found: str | None, tmp_path: Path) -> None:
+def test_awss_own_order(environ: dict[str, str], found: str, tmp_path: Path) -> None:
     """docs.aws.amazon.com/cli/latest/userguide/cli-configure-envvars.html"""
     (tmp_path / ".aws").mkdir()
     (tmp_path / ".aws/config").write_text(AWS_CONFIG)
@@ -67,10 +67,11 @@ def test_gclouds_own_order(environ: dict[str, str], found: str | None, tmp_path:
     assert clouds.home_region("gcp", {"HOME": str(tmp_path), **environ}) == found
 
 
-def test_who_has_none_has_none(tmp_path: Path) -> None:
+def test_who_has_none_begins_where_setup_prepares_and_elsewhere_anywhere(tmp_path: Path) -> None:
+    """`orch setup aws` prepares one region; on Google a network is everywhere."""
     (tmp_path / ".aws").mkdir()
     (tmp_path / ".aws/config").write_bytes(b"\xff\xfe not a config")
-    assert clouds.home_region("aws", {"HOME": str(tmp_path)}) is None
+    assert clouds.home_region("aws", {"HOME": str(tmp_path)}) == "us-east-1"
     assert clouds.home_region("gcp", {"HOME": str(tmp_path)}) is None
     assert clouds.home_region(clouds.LOCAL, {}) is None
     assert clouds.home_region(clouds.ANY, {}) is None
