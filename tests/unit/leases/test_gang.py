@@ -10,6 +10,7 @@ import pytest
 
 import orchestrator as orch
 from orchestrator.errors import Busy, Fault, LintRefused, ProviderError, UsageError
+from orchestrator.leases import joining
 from orchestrator.leases.consent import Approve
 from orchestrator.plan import Plan
 from orchestrator.providers.memory import Mishap
@@ -168,6 +169,16 @@ def test_a_network_that_cannot_be_opened_leaves_nothing(gang: Gang) -> None:
     with pytest.raises(ProviderError):
         gang.up()
     assert gang.zones == []
+
+
+def test_machines_that_do_not_reach_each_other_are_named_and_deleted(
+    gang: Gang, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(joining, "_MEETING_S", 1.0)
+    monkeypatch.setattr(gang.cloud, "_group_address", lambda _: "192.0.2.1")
+    with pytest.raises(orch.HostError, match="node 0 does not reach node 1") as failed:
+        gang.up()
+    assert gang.zones == [] and failed.value.next_command == f"orch up {gang.profile}"
 
 
 def test_fewer_than_there_are_is_refused(gang: Gang) -> None:
