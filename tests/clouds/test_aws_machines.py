@@ -299,31 +299,3 @@ def interface_of(address: str) -> list[Any]:
         or "[]"
     )
     return [route for route in routes if route.get("dst", "").startswith("10.77.")]
-
-
-def test_by_hand_it_prints_what_to_export(tmp_path: Path) -> None:
-    script = Path(__file__).resolve().parents[2] / "scripts" / "testcloud"
-    server = subprocess.Popen(
-        [str(script), "aws", "--set", "machines=false", "--state", str(tmp_path)],
-        stdout=subprocess.PIPE,
-        stderr=subprocess.DEVNULL,
-        stdin=subprocess.DEVNULL,
-        env={**os.environ, "ORCH_SETUP_PACKAGES": "0"},
-        text=True,
-    )
-    assert server.stdout is not None
-    try:
-        lines = [server.stdout.readline() for _ in range(8)]
-        assert all(line.startswith("export AWS_") for line in lines), lines
-        name, _, url = lines[0].removeprefix("export ").strip().partition("=")
-        assert name == "AWS_ENDPOINT_URL"
-        pairs = (line.removeprefix("export ").strip().partition("=") for line in lines)
-        by_hand = Cloud({name: value for name, _, value in pairs}, url)
-        assert by_hand.instances() == []
-        groups = by_hand.client("ec2").describe_security_groups(GroupNames=["orch-ssh"])["SecurityGroups"]
-        assert groups[0]["IpPermissions"][0]["FromPort"] == 22
-        assert server.poll() is None
-    finally:
-        server.terminate()
-        assert server.wait(60) == 0
-        server.stdout.close()

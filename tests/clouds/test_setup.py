@@ -2,9 +2,11 @@
 
 from __future__ import annotations
 
+import os
 import threading
 from collections.abc import Iterator, Sequence
 from http.server import BaseHTTPRequestHandler, HTTPServer
+from pathlib import Path
 from typing import Any
 
 import pytest
@@ -133,3 +135,22 @@ def test_who_may_not_is_told_which_permission(served: tuple[str, Any]) -> None:
             cloud.set(policy=None)
         else:
             cloud.settings(denied=[])
+
+
+@pytest.mark.parametrize("cloud", ["aws", "gcp"])
+@pytest.mark.parametrize("undo", [False, True])
+def test_without_credentials_the_way_to_log_in_is_told(
+    cloud: str, undo: bool, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    for name in [name for name in os.environ if name.startswith(("AWS_", "GOOGLE_", "CLOUDSDK_"))]:
+        monkeypatch.delenv(name)
+    for name in ("AWS_CONFIG_FILE", "AWS_SHARED_CREDENTIALS_FILE", "CLOUDSDK_CONFIG"):
+        monkeypatch.setenv(name, str(tmp_path / "none"))
+    monkeypatch.setenv("HOME", str(tmp_path))
+    monkeypatch.setenv("AWS_EC2_METADATA_DISABLED", "true")
+    monkeypatch.setenv("NO_GCE_CHECK", "true")
+    with pytest.raises(ProviderError) as refused:
+        api.setup(cloud, source=HERE, undo=undo)
+    assert refused.value.fault is Fault.AUTH
+    login = {"aws": "aws configure", "gcp": "gcloud auth application-default login"}[cloud]
+    assert str(refused.value.next_command).startswith(login)

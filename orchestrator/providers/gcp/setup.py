@@ -15,7 +15,7 @@ from orchestrator.providers.gcp.faults import Refusal
 from orchestrator.providers.gcp.names import NETWORK_TAG
 from orchestrator.providers.gcp.os_login import API, POLICY, is_enforced
 from orchestrator.providers.gcp.readiness_calls import Json, Questions
-from orchestrator.providers.gcp.refusing import Asker, Doing, refused
+from orchestrator.providers.gcp.refusing import Asker, Doing, refused, understood
 from orchestrator.providers.permissions import COMPUTE, RESOURCE_MANAGER
 
 ALLOW, DENY = "orch-ssh", "orch-ssh-deny"
@@ -37,7 +37,7 @@ _POLL_S = 2.0
 
 def lacking(source: str, region: str | None, environ: Mapping[str, str]) -> tuple[str, Sequence[SetupStep]]:
     del region  # the rules belong to the network, in all regions
-    questions = Questions(environ)
+    questions = _logged_in(environ)
     off = [name for name in _wanted_apis(questions) if not _is_enabled(questions, name)]
     steps = [_enabling(questions, name) for name in off]
     if COMPUTE not in off and not _has_network(questions):
@@ -55,7 +55,7 @@ def lacking(source: str, region: str | None, environ: Mapping[str, str]) -> tupl
 def made(region: str | None, environ: Mapping[str, str]) -> tuple[str, Sequence[SetupStep]]:
     """Return what can be removed. APIs stay enabled, because others may use them."""
     del region
-    questions = Questions(environ)
+    questions = _logged_in(environ)
     where = f"the project {questions.project}, network {_NETWORK}"
     if not _is_enabled(questions, COMPUTE):
         return where, ()
@@ -63,6 +63,20 @@ def made(region: str | None, environ: Mapping[str, str]) -> tuple[str, Sequence[
     # The rule that admits ssh is removed first, so that an interruption leaves nothing open.
     ordered = sorted(ours, key=lambda rule: str(rule["name"]) != ALLOW)
     return where, [_removal(questions, str(rule["name"])) for rule in ordered]
+
+
+def _logged_in(environ: Mapping[str, str]) -> Questions:
+    """Return the requests, with credentials that name a project. Raises ProviderError if there are none."""
+    questions = Questions(environ)
+    try:
+        questions.project  # noqa: B018 (the first use of the credentials)
+    except ProviderError:
+        raise
+    except Exception as error:
+        if (refusal := understood(error)) is None:
+            raise
+        raise refused(refusal, _ENABLE, Asker("", "")) from error
+    return questions
 
 
 def _removal(questions: Questions, name: str) -> SetupStep:

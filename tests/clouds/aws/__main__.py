@@ -8,11 +8,10 @@ from __future__ import annotations
 
 import argparse
 import json
-import shlex
-from collections.abc import Mapping
 from pathlib import Path
 from typing import Any
 
+from tests.clouds.announced import as_exports, as_json
 from tests.clouds.aws.server import serve
 
 
@@ -27,7 +26,7 @@ def main() -> None:
         chosen.port,
         chosen.state,
         dict(_setting(text) for text in chosen.set),
-        _export if chosen.shell else _tell,
+        as_exports if chosen.shell else as_json,
         until_stdin_ends=not chosen.shell,
     )
 
@@ -35,15 +34,6 @@ def main() -> None:
 def _setting(text: str) -> tuple[str, Any]:
     name, _, value = text.partition("=")
     return name, json.loads(value)
-
-
-def _tell(environment: Mapping[str, str]) -> None:
-    print(json.dumps(environment), flush=True)
-
-
-def _export(environment: Mapping[str, str]) -> None:
-    for name, value in environment.items():
-        print(f"export {name}={shlex.quote(value)}", flush=True)
 
 
 main()
