@@ -2,9 +2,12 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping, Sequence
+import ipaddress
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Protocol
+
+_Network = ipaddress.IPv4Network | ipaddress.IPv6Network
 
 
 @dataclass(frozen=True)
@@ -36,3 +39,17 @@ class Setup(Protocol):
         """Return where the steps apply, and the steps that remove what `lacking` once created, and
         nothing else.
         """
+
+
+def admits(ranges: Iterable[str], source: str) -> bool:
+    """Return whether the addresses of `source`, as CIDR, lie in one of `ranges`."""
+    wanted = ipaddress.ip_network(source, strict=False)
+    return any(_lies_in(wanted, ipaddress.ip_network(each, strict=False)) for each in ranges)
+
+
+def _lies_in(wanted: _Network, around: _Network) -> bool:
+    if isinstance(wanted, ipaddress.IPv4Network) and isinstance(around, ipaddress.IPv4Network):
+        return wanted.subnet_of(around)
+    if isinstance(wanted, ipaddress.IPv6Network) and isinstance(around, ipaddress.IPv6Network):
+        return wanted.subnet_of(around)
+    return False

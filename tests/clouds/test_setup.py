@@ -154,3 +154,10 @@ def test_without_credentials_the_way_to_log_in_is_told(
     assert refused.value.fault is Fault.AUTH
     login = {"aws": "aws configure", "gcp": "gcloud auth application-default login"}[cloud]
     assert str(refused.value.next_command).startswith(login)
+
+
+def test_an_address_that_is_admitted_already_changes_nothing(account: tuple[str, dict[str, str]]) -> None:
+    cloud, _ = account
+    api.setup(cloud, source="203.0.113.0/24")
+    assert names(api.setup(cloud, source=HERE).changed) == []
+    assert names(api.setup(cloud, source=THERE).changed) != []

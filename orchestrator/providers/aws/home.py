@@ -6,7 +6,6 @@ import configparser
 from collections.abc import Mapping
 from pathlib import Path
 
-
 DEFAULT = "us-east-1"
 """The region of a user who has configured none: `orch setup aws` prepares it."""
 

@@ -11,7 +11,7 @@ from collections.abc import Mapping, Sequence
 from typing import Any
 
 from orchestrator.errors import Fault, ProviderError
-from orchestrator.model.setup import SetupStep
+from orchestrator.model.setup import SetupStep, admits
 from orchestrator.providers.aws.clients import Clients, asking
 from orchestrator.providers.aws.network import GROUP
 from orchestrator.providers.aws.settings import read
@@ -31,7 +31,7 @@ def lacking(source: str, region: str | None, environ: Mapping[str, str]) -> tupl
     if found is None:
         detail = f"in {vpc}, the default network of {where}; it costs nothing"
         steps.append(SetupStep(f"security group {GROUP}", detail, lambda: _make_group(clients, where, vpc)))
-    if found is None or source not in _sources(found):
+    if found is None or not admits(_sources(found), source):
         rule = SetupStep(
             f"rule of {GROUP}", f"ssh (tcp:22) from {source} alone", lambda: _admit(clients, where, source)
         )

@@ -10,7 +10,7 @@ import time
 from collections.abc import Callable, Mapping, Sequence
 
 from orchestrator.errors import Fault, ProviderError
-from orchestrator.model.setup import SetupStep
+from orchestrator.model.setup import SetupStep, admits
 from orchestrator.providers.gcp.faults import Refusal
 from orchestrator.providers.gcp.names import NETWORK_TAG
 from orchestrator.providers.gcp.os_login import API, POLICY, is_enforced
@@ -150,7 +150,7 @@ def _rules(questions: Questions) -> Sequence[Json]:
 
 
 def _admits(rule: Json | None, source: str) -> bool:
-    return rule is not None and source in rule.get("sourceRanges", ())
+    return rule is not None and admits(rule.get("sourceRanges", ()), source)
 
 
 def _allow(sources: Sequence[str]) -> Json:
