@@ -100,7 +100,7 @@ def _groups(clients: Clients, region: str, filters: Sequence[Described]) -> list
 
 
 def _made(clients: Clients, region: str, group: str, vpc: str, ports: range) -> str:
-    """Return the id of the security group, which is made where it is not there, with these rules alone."""
+    """Return the id of the security group, created if it is missing, with the rule for `ports` only."""
     named = [{"Name": "group-name", "Values": [_name(group)]}, {"Name": "vpc-id", "Values": [vpc]}]
     found = _groups(clients, region, named)
     if not found:
@@ -128,7 +128,7 @@ def _made(clients: Clients, region: str, group: str, vpc: str, ports: range) -> 
 
 
 def _create(clients: Clients, region: str, group: str, vpc: str) -> None:
-    """Make it; another call, or an earlier one whose answer was lost, may have made it."""
+    """Create the security group. It may exist: another call may have created it, or one without an answer."""
     ours = {"Name": _name(group), tags.MACHINE: _name(group), LABEL_LEASE: group}
     tagged = {
         "ResourceType": "security-group",
@@ -150,7 +150,10 @@ def _create(clients: Clients, region: str, group: str, vpc: str) -> None:
 def _set_rules(
     clients: Clients, region: str, wanted: tuple[str, Sequence[Described], range], calls: tuple[Any, Any]
 ) -> None:
-    """Have the group `wanted[0]` with these rules of one direction the one for the ports, and no other."""
+    """Leave a security group with one rule in a direction: for TCP ports, from or to itself.
+
+    `wanted`: the group's id, its present rules, and the ports. `calls`: add and remove rules.
+    """
     identity, present, ports = wanted
     authorize, revoke = calls
     others = [rule for rule in present if not _admits(rule, identity, ports)]
@@ -184,7 +187,7 @@ def _admits(rule: Described, identity: str, ports: range) -> bool:
 
 
 def _bare(rule: Described) -> dict[str, Any]:
-    """The rule as it is asked for: a described one has empty lists as well, which EC2 refuses."""
+    """Return a described rule in the form of a request: EC2 refuses the empty lists that it describes."""
     kept = {key: value for key, value in rule.items() if value not in ([], None)}
     if "UserIdGroupPairs" in kept:
         kept["UserIdGroupPairs"] = [{"GroupId": pair["GroupId"]} for pair in kept["UserIdGroupPairs"]]
