@@ -25,7 +25,7 @@ local machines cannot name the last port.
 """
 MEETING_PORT = 21000
 _MEETING_S = 20.0
-_CLOCKS_S = 1.0
+CLOCKS_S = 1.0
 """By how many seconds the clocks may differ: tokens and file times are compared between the machines."""
 
 _Ranks = Annotated[dict[str, Annotated[float, Between(-1e11, 1e11)]], Most(1000)]
@@ -89,7 +89,7 @@ def problems(met: Sequence[Met]) -> list[str]:
     for rank, one in enumerate(met):
         for other, ahead in one.ahead.items():
             least = abs(ahead) - one.took.get(other, 0.0) / 2
-            if least > _CLOCKS_S and other.isdecimal() and rank < int(other):
+            if least > CLOCKS_S and other.isdecimal() and rank < int(other):
                 found.append(f"the clock of node {other} is {ahead:+.1f} s from that of node {rank}")
     return found
 

@@ -5,7 +5,7 @@ from __future__ import annotations
 import functools
 import math
 import time
-from collections.abc import Collection, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 from contextlib import suppress
 from dataclasses import replace
 
@@ -30,6 +30,7 @@ from orchestrator.training.gathering import Abandoned, Compares, GangNode, Gathe
 from orchestrator.training.nodes import node_run, sum_up
 from orchestrator.training.one_run import one_run
 from orchestrator.training.options import RunOptions
+from orchestrator.training.origin import began_on, end_of, told
 
 _POLL_S = 0.1
 
@@ -132,20 +133,20 @@ class Gang:
 
     def _failure(self, errors: Mapping[int, Exception], records: Sequence[RunRecord | None]) -> Exception:
         """Return the error of the machine where the failure began, with the record of the whole run."""
-        failed = {rank for rank, error in errors.items() if isinstance(error, RunFailed)}
-        rank = _where_it_began(failed, records, [self._end(rank) for rank in range(len(records))])
-        if rank is None:
+        failed = [rank for rank, error in errors.items() if isinstance(error, RunFailed)]
+        began = began_on([end_of(rank, records[rank], self._end(rank)) for rank in failed])
+        if not began:
             return next(iter(errors.values()))
-        first, begun = records[0], records[rank]
-        if first is None or begun is None or first.nodes:  # nodes: the failure of an earlier call
+        first, rank = records[0], began[0]
+        begun = [record for each in began if (record := records[each]) is not None]
+        if first is None or len(begun) < len(began) or first.nodes:  # nodes: the failure of an earlier call
             return errors[rank]
-        whole = sum_up(first, records)
-        interrupted = ExitReason(begun.exit["reason"]).interrupted
+        whole, ended = sum_up(first, records), [record.exit for record in begun]
+        interrupted = ExitReason(ended[0]["reason"]).interrupted
         if parted := "" if interrupted else self._parted():
             whole = _ended_as(whole, {"code": None, "signal": None, "reason": ExitReason.LOST}, parted)
-        elif rank:
-            detail = str(begun.exit.get("detail") or begun.exit["reason"])
-            whole = _ended_as(whole, begun.exit, f"node {rank}: {detail}")
+        elif began != (0,):
+            whole = _ended_as(whole, ended[0], told(began, ended))
         _written(whole)
         try:
             again, first_lease = self._wish.anew(self._profile), self._leases[0]
@@ -183,21 +184,6 @@ def sum_up_here(project: Project, record: RunRecord, machines: int) -> RunRecord
     names = [node_run(record.run_id, rank) for rank in range(1, machines)]
     others = [record_file.read(project.run(name)) for name in names]
     return _written(sum_up(record, [record, *others]))
-
-
-def _where_it_began(
-    failed: Collection[int], records: Sequence[RunRecord | None], ends: Sequence[float]
-) -> int | None:
-    """Return the rank whose failure explains the others: a machine that was lost, then the job that ended
-    first. `ends`: Unix seconds, by the machines' clocks.
-    """
-
-    def order(rank: int) -> tuple[bool, bool, float]:
-        record = records[rank]
-        reason = ExitReason(record.exit["reason"]) if record else ExitReason.LOST
-        return not reason.interrupted, reason == ExitReason.CANCELLED, ends[rank]
-
-    return min(failed, key=order, default=None)
 
 
 def _ended_as(record: RunRecord, ended: Exited, detail: str) -> RunRecord:

@@ -7,7 +7,6 @@ import json
 import os
 import pathlib
 import socket
-import sys
 import time
 
 STEPS, BATCH = 12, 12
@@ -23,7 +22,7 @@ def receive(connection):
     while not found.endswith(b"\n"):
         more = connection.recv(1)
         if not more:
-            sys.exit(f"rank {rank} lost its peer")
+            raise ConnectionResetError(f"rank {rank} lost its peer")
         found += more
     return int(found)
 

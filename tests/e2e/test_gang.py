@@ -151,7 +151,7 @@ def test_a_client_that_is_killed_finds_its_run_again_on_all_machines(
 @pytest.mark.parametrize("rank", [0, 1])
 def test_a_failure_is_that_of_the_machine_where_it_began(project: Project, rank: int) -> None:
     """The other one fails, too, because it loses its peer; its machine is deleted as well."""
-    missing = f'if rank == {rank}: sys.exit("its shard is missing")\npace = float'
+    missing = f'if rank == {rank}: raise SystemExit("its shard is missing")\npace = float'
     (project.folder / "train.py").write_text(SCRIPT.replace("pace = float", missing))
     failed = project.json("run", "orch.yaml", "--run-id", "bad", code=6)
     assert ("node 1" in failed["error"]["message"]) == (rank == 1)

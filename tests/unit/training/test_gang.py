@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 import threading
+from dataclasses import replace
 from pathlib import Path
 
 import pytest
@@ -12,14 +13,15 @@ from hypothesis import strategies as st
 
 from orchestrator.errors import StackMismatch
 from orchestrator.leases.joining import Met, problems
-from orchestrator.model import Distribution, Fingerprint, Lock, NodeFacts, RunRecord
+from orchestrator.model import Distribution, Exited, Fingerprint, Lock, NodeFacts, RunRecord
 from orchestrator.model.outcomes import ExitReason
 from orchestrator.profiling.nodes import Straggler, WaitsFor, straggler
 from orchestrator.report.nodes import node_lines
 from orchestrator.runtime.meeting import meet
-from orchestrator.training.gang import _where_it_began, prefixed
+from orchestrator.training.gang import prefixed
 from orchestrator.training.gathering import _require_equal, environment
 from orchestrator.training.nodes import first_run, node_run, sum_up
+from orchestrator.training.origin import began_on, end_of, told
 
 LOCK = Lock(Path("requirements.lock"), "requirements", "0" * 64, ())
 
@@ -134,15 +136,38 @@ def test_the_record_of_all_has_their_ends_and_their_costs() -> None:
     assert again == whole, "a repeated call adds nothing twice"
 
 
-def test_a_machine_that_was_lost_explains_the_failure_of_the_others() -> None:
-    def began(*ended: tuple[str, float]) -> int | None:
-        records = [record(reason, rank=rank) for rank, (reason, _) in enumerate(ended)]
-        return _where_it_began(range(len(ended)), records, [at for _, at in ended])
+@pytest.mark.parametrize(
+    ("ends", "began"),
+    [
+        ([("failed", 5.0, ""), ("lost", 9.0, "")], (1,)),
+        ([("preempted", 5.0, ""), ("failed", 4.0, "")], (0,)),
+        ([("cancelled", 5.0, ""), ("failed", 9.0, "")], (1,)),
+        ([("failed", 9.0, ""), ("failed", 4.0, "")], (1,)),
+        ([("failed", 4.0, "BrokenPipeError"), ("failed", 9.0, "")], (0,)),
+        ([("failed", 4.0, "ConnectionResetError: [Errno 104]"), ("failed", 4.1, "KeyError: 'x'")], (1,)),
+        ([("signal", 4.0, "UNAVAILABLE: Socket closed"), ("out_of_memory", 4.5, "UNAVAILABLE")], (1,)),
+        ([("failed", 4.5, "KeyError: 'x'"), ("failed", 4.0, "KeyError: 'x'")], (1, 0)),
+        ([("failed", 4.0, "Key"), ("failed", 4.5, "socket closed"), ("failed", 4.9, "Key")], (0, 2)),
+    ],
+)
+def test_where_a_failure_began(
+    tmp_path: Path, ends: list[tuple[str, float, str]], began: tuple[int, ...]
+) -> None:
+    """Clocks agree within a second only; the loss of a connection is the consequence of another end."""
+    found = []
+    for rank, (reason, at, said) in enumerate(ends):
+        folder = tmp_path / str(rank)
+        folder.mkdir()
+        (folder / "output.log").write_text(f"step 1\n{said}\n")
+        found.append(end_of(rank, replace(record(reason, rank=rank), path=str(folder)), at))
+    assert began_on(found) == began
 
-    assert began(("failed", 5.0), ("lost", 9.0)) == 1
-    assert began(("cancelled", 5.0), ("failed", 9.0)) == 1
-    assert began(("failed", 5.0), ("failed", 4.0)) == 1
-    assert began(("preempted", 5.0), ("failed", 4.0)) == 0
+
+def test_an_order_that_clocks_cannot_tell_is_not_claimed() -> None:
+    ends: list[Exited] = [{"reason": "failed", "detail": "Status 1."}, {"reason": "failed"}]
+    assert told((1,), ends[:1]) == "node 1: Status 1."
+    both = told((1, 0), ends)
+    assert both.startswith("node 1: Status 1. node 0: failed") and "each may have been the first" in both
 
 
 def node(rank: int, waited: float | None, busy: float | None = 0.5) -> NodeFacts:
