@@ -146,7 +146,8 @@ class Gang:
         if parted := "" if interrupted else self._parted():
             whole = _ended_as(whole, {"code": None, "signal": None, "reason": ExitReason.LOST}, parted)
         elif began != (0,):
-            whole = _ended_as(whole, ended[0], told(began, ended))
+            output = f"(orch logs {node_run(self._name, rank)})" if rank else ""
+            whole = _ended_as(whole, ended[0], f"{told(began, ended)} {output}".rstrip())
         _written(whole)
         try:
             again, first_lease = self._wish.anew(self._profile), self._leases[0]

@@ -154,7 +154,8 @@ def test_a_failure_is_that_of_the_machine_where_it_began(project: Project, rank:
     missing = f'if rank == {rank}: raise SystemExit("its shard is missing")\npace = float'
     (project.folder / "train.py").write_text(SCRIPT.replace("pace = float", missing))
     failed = project.json("run", "orch.yaml", "--run-id", "bad", code=6)
-    assert ("node 1" in failed["error"]["message"]) == (rank == 1)
+    message = failed["error"]["message"]
+    assert ("node 1" in message) == ("(orch logs bad.n1)" in message) == (rank == 1)
     log = project.folder / "runs" / ("bad.n1" if rank else "bad") / "output.log"
     assert "its shard is missing" in log.read_text()
     assert machines_of(project) == [] and bridges(project) == []
