@@ -18,7 +18,7 @@ from typer.models import CommandInfo
 _Function = TypeVar("_Function", bound=Callable[..., Any])
 
 SECTIONS: Mapping[str, tuple[str, ...]] = {
-    "Prepare": ("init", "doctor", "setup", "lint", "size", "skipped"),
+    "Prepare": ("init", "lock", "doctor", "setup", "lint", "size", "skipped"),
     "Machines": ("plan", "up", "status", "top", "ssh", "forward", "ssh-config", "down", "gc", "costs"),
     "Runs": (
         "train",

@@ -7,6 +7,7 @@ from __future__ import annotations
 import hashlib
 import json
 import os
+import shlex
 from collections.abc import Iterator, Mapping
 from dataclasses import asdict, is_dataclass, replace
 from pathlib import Path, PurePosixPath
@@ -19,6 +20,7 @@ from orchestrator.profile.document import DataSection, Document
 from orchestrator.profile.rules import Breach, breaches, disk_size, overlapping, regions_of, volume_of
 from orchestrator.profile.values import Accelerator, FromEnv, is_bucket
 
+REQUIREMENTS = ("requirements.in", "requirements.txt", "pyproject.toml")
 LOCKS = ("uv.lock", "pylock.toml", "requirements.lock", "requirements.txt")
 LOCAL_DURATION = 4 * 3600
 
@@ -183,11 +185,16 @@ def default_lock(code: Path) -> Path | None:
     return next((code / name for name in LOCKS if _pins(code / name)), None)
 
 
+def requirements_of(code: Path) -> Path | None:
+    """Return the file in `code` that names the packages it needs; None if there is none."""
+    return next((code / name for name in REQUIREMENTS if os.path.isfile(code / name)), None)
+
+
 def lock_command(code: Path) -> str:
     """Return the command that makes a lock from the requirements in `code`."""
-    named = ("requirements.in", "requirements.txt", "pyproject.toml")
-    source = next((name for name in named if os.path.isfile(code / name)), "requirements.in")
-    return f"uv pip compile --generate-hashes {source} -o requirements.lock"
+    source = requirements_of(code) or code / REQUIREMENTS[0]
+    named = source.relative_to(Path.cwd()) if source.is_relative_to(Path.cwd()) else source
+    return "orch lock" if named.parent == Path() else f"orch lock {shlex.quote(str(named))}"
 
 
 def _pins(path: Path) -> bool:

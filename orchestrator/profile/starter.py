@@ -6,7 +6,8 @@ from __future__ import annotations
 
 import re
 import shlex
-from collections.abc import Callable, Sequence
+import tomllib
+from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 
@@ -52,7 +53,7 @@ code:
 {data}
 train:
   command: {command}
-  env: {{}}                 # SEED: 1, or for secrets NAME: {{from_env: NAME}}
+{env}
 {outputs}{checkpoints}
 parity:
   steps: 3                # compared in full with the same steps here
@@ -93,16 +94,16 @@ def starter(
     which a script resumes.
     """
     script = _script(project)
-    code = _read(project / script) if script else ""
+    entry = _console_script(project)
+    code = _read(project / script if script else entry.module)
     return _TEXT.format(
         name=_name(project),
         where=_where(ground) if ground else _cloud(clouds.LOCAL),
         region="" if ground and ground.region else _REGION,
         stack=_stack(project),
         data=_data(project, code, data),
-        command=f"python {shlex.quote(script)}"
-        if script
-        else "python train.py    # no script was found; name yours",
+        command=f"python {shlex.quote(script)}" if script else entry.command,
+        env=_env("" if script else entry.below),
         outputs=_outputs(code),
         checkpoints=_checkpoints(checkpoints_of(code)),
     )
@@ -148,6 +149,55 @@ def _script(project: Path) -> str | None:
     return next((name for name in named if "train" in name), next(iter(named), None))
 
 
+@dataclass(frozen=True)
+class _Entry:
+    """How a package is started. `below`: the folder that must be on the import path, "" if it is there."""
+
+    command: str
+    module: Path
+    below: str = ""
+
+
+_NO_ENTRY = _Entry("python train.py    # no script was found; name yours", Path())
+
+
+def _console_script(project: Path) -> _Entry:
+    """Return what the console scripts of pyproject.toml start: the one named for training, else the only
+    one whose module is in the project. The package is not installed on a machine, only its code is there.
+    """
+    found = {name: entry for name, entry in _console_scripts(project) if entry is not None}
+    chosen = next((name for name in found if "train" in name), next(iter(found)) if len(found) == 1 else None)
+    return found[chosen] if chosen else _NO_ENTRY
+
+
+def _console_scripts(project: Path) -> Iterator[tuple[str, _Entry | None]]:
+    try:
+        scripts = tomllib.loads(_read(project / "pyproject.toml")).get("project", {}).get("scripts", {})
+        items = [(str(name), str(target)) for name, target in scripts.items()]
+    except (tomllib.TOMLDecodeError, AttributeError):
+        return
+    for name, target in items:
+        yield name, _entry_of(project, *(part.strip() for part in target.partition(":")[::2]))
+
+
+def _entry_of(project: Path, module: str, function: str) -> _Entry | None:
+    """Return how to start `function` of a module of the project; None if it is not there."""
+    if not re.fullmatch(r"[A-Za-z_][\w.]*", module) or not re.fullmatch(r"[A-Za-z_][\w.]*", function):
+        return None
+    for below in ("", "src"):
+        file = project / below / (module.replace(".", "/") + ".py")
+        if file.is_file():
+            runs = "__main__" in _read(file)
+            start = f"import sys, {module} as m; sys.exit(m.{function}())"
+            return _Entry(f"python -m {module}" if runs else f'python -c "{start}"', file, below)
+    return None
+
+
+def _env(below: str) -> str:
+    path = f"PYTHONPATH: {below}" if below else ""
+    return f"  env: {'{' + path + '}':<19}# SEED: 1, or for secrets NAME: {{from_env: NAME}}"
+
+
 def _data(project: Path, code: str, found: Sequence[FoundData]) -> str:
     usual = [(name, _entry(project, name, code)) for name in _DATA_NAMES]
     declared = [name for name, entry in usual if entry]
@@ -188,8 +238,9 @@ def _checkpoints(found: Sequence[str]) -> str:
 
 
 def _names(code: str, folder: str) -> bool:
-    """Whether the script contains a string that is the folder, or a path into it."""
-    return re.search(rf"""(["'])(\./)?{folder}(/[^"'\n]*)?\1""", code) is not None
+    """Whether the script has a string that is the folder or a path into it. Keys of mappings do not count."""
+    text = rf"""(["'])(\./)?{folder}(/[^"'\n]*)?\1"""
+    return re.search(rf"(?<![\w\])]\[)(?<!\.get\(){text}(?!\s*:)", code) is not None
 
 
 def _is_output(name: str) -> bool:

@@ -30,6 +30,7 @@ from orchestrator.model.beside import Beside
 from orchestrator.model.plain import last_words
 from orchestrator.model.progress import doing, notice
 from orchestrator.profile import Profile
+from orchestrator.profile.resolve import lock_command
 from orchestrator.providers import open_provider
 from orchestrator.runtime.attest.facts import environment as acting_variables
 from orchestrator.session import local_ssd, unrecorded
@@ -158,7 +159,7 @@ def read_lock(profile: Profile) -> Lock:
         raise StackError(
             f"{profile.name} names no lock, and {profile.code.path} has none of uv.lock, pylock.toml, "
             "requirements.lock or a requirements.txt with hashes.",
-            next_command="uv pip compile --generate-hashes requirements.in -o requirements.lock",
+            next_command=lock_command(profile.code.path),
         )
     return stack.read_lock(profile.stack.lock)
 

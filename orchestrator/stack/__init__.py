@@ -7,6 +7,7 @@ from orchestrator.stack.install import Installed, install, stack_digest
 from orchestrator.stack.interpreter import Interpreter, interpreter
 from orchestrator.stack.local import LocalStack, existing_environment, local_environment, local_interpreter
 from orchestrator.stack.lock import read_lock
+from orchestrator.stack.locking import make_lock
 
 __all__ = [
     "Installed",
@@ -24,6 +25,7 @@ __all__ = [
     "local_agent",
     "local_environment",
     "local_interpreter",
+    "make_lock",
     "read_back",
     "read_lock",
     "stack_digest",

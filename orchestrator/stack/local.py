@@ -194,18 +194,19 @@ def _source(lock: Lock, folder: Path, idle: frozenset[str]) -> Path:
     return target
 
 
-def base_python(lock: Lock, project: Path, environ: Mapping[str, str] = os.environ) -> Path:
-    """Return the Python that the project (.python-version, requires-python) and its lock ask for, else this
-    one.
+def base_python(lock: Lock | None, project: Path, environ: Mapping[str, str] = os.environ) -> Path:
+    """Return the Python that the project (.python-version, requires-python) and its lock, if it has one, ask
+    for, else this one.
 
     Raise StackError if no installed Python satisfies them.
     """
     if (project / ".python-version").exists():
         return _find("", project, environ, f"{project / '.python-version'} asks for another")
-    asked = ",".join(filter(None, (_requires_python(project), required_python(lock))))
+    asked = ",".join(filter(None, (_requires_python(project), required_python(lock) if lock else "")))
     if not _satisfied(asked):
-        return _find(asked, project, environ, f"{project} and {lock.path.name} ask for Python {asked}")
-    made_with = compiled_for(lock)
+        asking = f"{project} and {lock.path.name} ask" if lock else f"{project} asks"
+        return _find(asked, project, environ, f"{asking} for Python {asked}")
+    made_with = compiled_for(lock) if lock else ""
     if made_with and not _satisfied(made_with):
         with contextlib.suppress(StackError):  # the lock may work with another one
             return _find(made_with, project, environ, "")

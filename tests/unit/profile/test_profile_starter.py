@@ -40,7 +40,7 @@ def test_an_empty_folder(tmp_path: Path) -> None:
     profile = started(project)
     assert (profile.name, profile.cloud, profile.data) == ("my-project", "local", ())
     assert (profile.stack.lock, profile.train.outputs) == (None, ())
-    assert "No lock with hashes was found. Make one: uv pip compile" in starter(project)
+    assert "No lock with hashes was found. Make one: orch lock" in starter(project)
 
 
 def test_the_digits_example(tmp_path: Path) -> None:
@@ -79,6 +79,45 @@ def test_a_script_of_another_name(tmp_path: Path) -> None:
     assert started(tmp_path).train.command == ("python", "a.py")
     (tmp_path / "my_training.py").write_text("if __name__ == '__main__': ...")
     assert started(tmp_path).train.command == ("python", "my_training.py")
+
+
+SCRIPTS = """\
+[project.scripts]
+report = "made.report:main"
+train = "made.cli:main"
+elsewhere = "click:main"
+"""
+
+
+@pytest.mark.parametrize("below", ["", "src"])
+def test_the_console_script_of_a_package(tmp_path: Path, below: str) -> None:
+    """The package is not installed on a machine: its module is started from the code that was sent."""
+    package = tmp_path / below / "made"
+    package.mkdir(parents=True)
+    (tmp_path / "pyproject.toml").write_text(SCRIPTS)
+    (package / "report.py").write_text("def main(): ...")
+    (package / "cli.py").write_text("def main(): open('out/model', 'w')\nif __name__ == '__main__': main()")
+    train = started(tmp_path).train
+    assert (train.command, train.outputs) == (("python", "-m", "made.cli"), ("out",))
+    assert dict(train.env) == ({"PYTHONPATH": "src"} if below else {})
+    (package / "cli.py").write_text("def main(): ...")
+    assert started(tmp_path).train.command == (
+        "python",
+        "-c",
+        "import sys, made.cli as m; sys.exit(m.main())",
+    )
+
+
+@pytest.mark.parametrize("text", ["[project", "[project]\nscripts = 3", '[project.scripts]\na = "b; c:d"'])
+def test_console_scripts_that_cannot_be_started(tmp_path: Path, text: str) -> None:
+    (tmp_path / "pyproject.toml").write_text(text)
+    assert started(tmp_path).train.command == ("python", "train.py")
+
+
+@pytest.mark.parametrize("code", ["c['out']['dir']", "c.get('out')", "{'out': 1}", "f()['out']"])
+def test_a_key_is_no_output(tmp_path: Path, code: str) -> None:
+    (tmp_path / "train.py").write_text(f"{code}\nlogs = ['logs/a']\n")
+    assert started(tmp_path).train.outputs == ("logs",)
 
 
 NAMES = st.text(alphabet="aZ0.-_ é'\"#:{}[]&*!|>%@`\\", min_size=1, max_size=12).filter(

@@ -138,6 +138,7 @@ IN_MODULES = {
     "explain": "explaining.explain",
     "forward": "ssh.forward_command",
     "init": "schemas.start_profile",
+    "lock": "locking.lock",
     "logs": "logs.logs",
     "schema": "schemas.schema",
     "setup": "setup.setup",

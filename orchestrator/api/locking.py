@@ -1,0 +1,73 @@
+"""lock: pin the packages of a project, with the hash of each file."""
+
+from __future__ import annotations
+
+import shlex
+from dataclasses import asdict, dataclass
+from pathlib import Path
+from typing import Any
+
+from orchestrator.errors import UsageError
+from orchestrator.model import Progress
+
+_LOCK = "requirements.lock"
+
+
+@dataclass(frozen=True)
+class Locked:
+    """A lock that was written. `python`: the version that it is for, "3.11"; `packages`: their number."""
+
+    path: str
+    source: str
+    python: str
+    packages: int
+
+    def as_json(self) -> dict[str, Any]:
+        return asdict(self)
+
+
+def lock(source: Path, output: Path | None, progress: Progress, *, upgrade: bool = False) -> Locked:
+    """Write a lock with hashes.
+
+    `source`: a file that names packages, or a folder with requirements.in, requirements.txt or
+    pyproject.toml. `output`: default requirements.lock beside it. Raise UsageError if there is no such file,
+    or the folder has a lock of another tool; StackError if no versions satisfy it.
+    """
+    from orchestrator import stack
+
+    named = _requirements(source, output)
+    path = output or named.parent / _LOCK
+    if path.exists() and path.samefile(named):
+        again = shlex.join(["orch", "lock", str(source), "-o", str(named.parent / _LOCK)])
+        raise UsageError(f"{named} would be overwritten by its own lock.", next_command=again)
+    progress.say(f"Resolving {named}")
+    python = stack.make_lock(named.resolve(), path.resolve(), upgrade=upgrade)
+    pins = stack.read_lock(path).pins
+    return Locked(str(path), str(named), python, len({pin.name for pin in pins}))
+
+
+def _requirements(source: Path, output: Path | None) -> Path:
+    """Return the file that names the packages."""
+    from orchestrator.profile.resolve import LOCKS, REQUIREMENTS, requirements_of
+
+    if source.is_file():
+        return source
+    if not source.is_dir():
+        raise UsageError(
+            f"{source} does not exist.", next_command="orch lock FILE    # that names the packages"
+        )
+    other = next((name for name in LOCKS[:2] if (source / name).is_file()), None)
+    if other and output is None:
+        raise UsageError(
+            f"{source / other} is this project's lock already, made by another tool.",
+            next_command="uv lock"
+            if other == "uv.lock"
+            else f"orch lock {shlex.quote(str(source))} -o {_LOCK}",
+        )
+    found = requirements_of(source)
+    if found is None:
+        raise UsageError(
+            f"{source} has none of {', '.join(REQUIREMENTS)}: nothing says which packages it needs.",
+            next_command="echo tensorflow > requirements.in && orch lock    # one package a line",
+        )
+    return found

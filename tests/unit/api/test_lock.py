@@ -1,0 +1,124 @@
+"""orch lock: what a project names becomes exact versions with hashes."""
+
+from __future__ import annotations
+
+import zipfile
+from pathlib import Path
+
+import pytest
+
+from orchestrator.api.locking import lock
+from orchestrator.errors import StackError, UsageError
+from orchestrator.model import Silent
+from orchestrator.stack import read_lock
+from orchestrator.stack.pythons import compiled_for
+
+
+@pytest.fixture(autouse=True)
+def index(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
+    """A folder of packages instead of an index."""
+    folder = tmp_path / "index"
+    folder.mkdir()
+    add(folder, "needed", "1.0")
+    add(folder, "wanted", "1.0", "Requires-Dist: needed\n")
+    monkeypatch.setenv("UV_FIND_LINKS", str(folder))
+    monkeypatch.setenv("UV_NO_INDEX", "1")
+    monkeypatch.setenv("UV_CACHE_DIR", str(tmp_path / "uv-cache"))
+    return folder
+
+
+@pytest.fixture
+def project(tmp_path: Path) -> Path:
+    folder = tmp_path / "a project"
+    folder.mkdir()
+    return folder
+
+
+def add(index: Path, name: str, version: str, requires: str = "") -> None:
+    """Add a package to the index."""
+    info = f"{name}-{version}.dist-info"
+    with zipfile.ZipFile(index / f"{name}-{version}-py3-none-any.whl", "w") as wheel:
+        wheel.writestr(
+            f"{info}/METADATA", f"Metadata-Version: 2.1\nName: {name}\nVersion: {version}\n{requires}"
+        )
+        wheel.writestr(f"{info}/WHEEL", "Wheel-Version: 1.0\nRoot-Is-Purelib: true\nTag: py3-none-any\n")
+        wheel.writestr(f"{info}/RECORD", "")
+
+
+def versions(path: Path) -> dict[str, str]:
+    return {pin.name: pin.version for pin in read_lock(path).pins}
+
+
+@pytest.mark.parametrize(
+    ("source", "text"),
+    [
+        ("requirements.in", "wanted\n"),
+        ("requirements.txt", "wanted>=1\n"),
+        ("pyproject.toml", '[project]\nname = "p"\nversion = "1"\ndependencies = ["wanted"]\n'),
+    ],
+)
+def test_what_the_project_names_and_what_that_needs(project: Path, source: str, text: str) -> None:
+    (project / source).write_text(text)
+    made = lock(project, None, Silent())
+    path = project / "requirements.lock"
+    assert (made.path, made.source, made.packages) == (str(path), str(project / source), 2)
+    assert versions(path) == {"needed": "1.0", "wanted": "1.0"}
+    assert compiled_for(read_lock(path)) == f"=={made.python}.*", "another computer takes the same Python"
+
+
+def test_versions_stay_until_they_are_to_be_newer(project: Path, index: Path) -> None:
+    (project / "requirements.in").write_text("wanted\n")
+    lock(project, None, Silent())
+    add(index, "needed", "2.0")
+    lock(project, None, Silent())
+    assert versions(project / "requirements.lock")["needed"] == "1.0"
+    lock(project, None, Silent(), upgrade=True)
+    assert versions(project / "requirements.lock")["needed"] == "2.0"
+
+
+def test_the_python_that_the_project_asks_for(project: Path) -> None:
+    (project / "requirements.in").write_text("wanted\n")
+    (project / ".python-version").write_text("3.99\n")
+    with pytest.raises(
+        StackError, match=r"No installed Python is a version that .*: .*\.python-version asks"
+    ):
+        lock(project, None, Silent())
+    assert not (project / "requirements.lock").exists()
+
+
+def test_elsewhere_than_on_linux_it_is_for_machines_too(
+    project: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    (project / "requirements.in").write_text("wanted; sys_platform == 'linux'\nneeded\n")
+    monkeypatch.setattr("sys.platform", "darwin")
+    lock(project, None, Silent())
+    marked = {pin.name: pin.marker for pin in read_lock(project / "requirements.lock").pins}
+    assert marked == {"needed": "", "wanted": "sys_platform == 'linux'"}
+
+
+def test_what_nothing_satisfies_leaves_the_lock_as_it_is(project: Path) -> None:
+    (project / "requirements.in").write_text("wanted\n")
+    before = lock(project, None, Silent()).path
+    text = Path(before).read_text()
+    (project / "requirements.in").write_text("wanted>1\n")
+    with pytest.raises(StackError, match=r"(?s)requirements.in cannot be locked:.*wanted>1"):
+        lock(project, None, Silent())
+    assert Path(before).read_text() == text
+
+
+def test_a_lock_of_another_tool_is_left_alone(project: Path) -> None:
+    (project / "uv.lock").write_text("version = 1\n")
+    (project / "pyproject.toml").write_text('[project]\nname = "p"\nversion = "1"\ndependencies = []\n')
+    with pytest.raises(UsageError, match="is this project's lock already") as refused:
+        lock(project, None, Silent())
+    assert refused.value.next_command == "uv lock"
+
+
+def test_nothing_that_names_packages(project: Path) -> None:
+    with pytest.raises(UsageError, match="nothing says which packages it needs"):
+        lock(project, None, Silent())
+    with pytest.raises(UsageError, match="does not exist"):
+        lock(project / "missing", None, Silent())
+    (project / "requirements.txt").write_text("wanted\n")
+    with pytest.raises(UsageError, match="would be overwritten by its own lock"):
+        lock(project / "requirements.txt", project / "requirements.txt", Silent())
