@@ -9,6 +9,7 @@ import typer
 
 from orchestrator.cli.options import Json
 from orchestrator.cli.output import emit, guarded
+from orchestrator.model.counted import counted
 
 
 @guarded
@@ -37,5 +38,5 @@ def lock(
     from orchestrator.cli import progress
 
     made = locking.lock(source, output, progress.progress(), upgrade=upgrade)
-    text = f"Wrote {made.path}: {made.packages} packages for Python {made.python}"
+    text = f"Wrote {made.path}: {counted(made.packages, 'package')} for Python {made.python}"
     emit("lock", made.as_json(), as_json, text)
