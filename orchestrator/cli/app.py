@@ -15,7 +15,6 @@ from orchestrator.cli import explain as explain_
 from orchestrator.cli import history as history_
 from orchestrator.cli import init as init_
 from orchestrator.cli import lint as lint_
-from orchestrator.cli import lock as lock_
 from orchestrator.cli import models as models_
 from orchestrator.cli import profile as profile_
 from orchestrator.cli import pull as pull_
@@ -337,7 +336,7 @@ def schema(
 
 
 app.command(cls=Verb)(init_.init)
-app.command(cls=Verb)(lock_.lock)
+app.command(cls=Verb)(init_.lock)
 
 
 @app.command(cls=Verb)

@@ -1,4 +1,4 @@
-"""orch init: write a first profile for a project, or add data to it."""
+"""orch init and orch lock: prepare a project: its first profile, data to declare, and its packages."""
 
 from __future__ import annotations
 
@@ -54,6 +54,37 @@ def init(
     environment = dict(ready.environment) if ready else {}
     value = {"path": str(path), "profile": text, "missing": missing, "environment": environment}
     emit("init", value, as_json, f"Wrote {path}\n{exports}{lock}orch up {shlex.quote(str(path))}")
+
+
+@guarded
+def lock(
+    source: Annotated[
+        Path,
+        typer.Argument(
+            metavar="[REQUIREMENTS]",
+            help="A file that names the packages, or the folder of requirements.in, requirements.txt or "
+            "pyproject.toml.",
+        ),
+    ] = Path(),
+    output: Annotated[
+        Path | None,
+        typer.Option(
+            "--output", "-o", metavar="FILE", help="The lock. Default: requirements.lock beside it."
+        ),
+    ] = None,
+    upgrade: Annotated[
+        bool, typer.Option("--upgrade", help="Take newer versions than an existing lock has.")
+    ] = False,
+    as_json: Json = False,
+) -> None:
+    """Pin the packages that a project needs to exact versions, with the hash of each file."""
+    from orchestrator.api import locking
+    from orchestrator.cli import progress
+    from orchestrator.model.counted import counted
+
+    made = locking.lock(source, output, progress.progress(), upgrade=upgrade)
+    text = f"Wrote {made.path}: {counted(made.packages, 'package')} for Python {made.python}"
+    emit("lock", made.as_json(), as_json, text)
 
 
 def _added(profile: Path, paths: list[Path]) -> str:
