@@ -29,9 +29,9 @@ class Locked:
 def lock(source: Path, output: Path | None, progress: Progress, *, upgrade: bool = False) -> Locked:
     """Write a lock with hashes.
 
-    `source`: a file that names packages, or a folder with requirements.in, requirements.txt or
-    pyproject.toml. `output`: default requirements.lock beside it. Raise UsageError if there is no such file,
-    or the folder has a lock of another tool; StackError if no versions satisfy it.
+    `source`: a file that names packages, or a folder with one of profile.resolve.REQUIREMENTS. `output`:
+    default requirements.lock beside it. Raise UsageError if there is no such file, or the folder has a lock
+    of another tool; StackError if no versions satisfy it.
     """
     from orchestrator import stack
 
@@ -68,6 +68,7 @@ def _requirements(source: Path, output: Path | None) -> Path:
     if found is None:
         raise UsageError(
             f"{source} has none of {', '.join(REQUIREMENTS)}: nothing says which packages it needs.",
-            next_command="echo tensorflow > requirements.in && orch lock    # one package a line",
+            next_command="python -m pip list --format=freeze > requirements.in && orch lock    # in the "
+            "environment where it runs; or write requirements.in: one package a line",
         )
     return found

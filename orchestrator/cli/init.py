@@ -62,8 +62,8 @@ def lock(
         Path,
         typer.Argument(
             metavar="[REQUIREMENTS]",
-            help="A file that names the packages, or the folder of requirements.in, requirements.txt or "
-            "pyproject.toml.",
+            help="A file that names the packages, or the folder of requirements.in, requirements.txt, "
+            "pyproject.toml or setup.py.",
         ),
     ] = Path(),
     output: Annotated[

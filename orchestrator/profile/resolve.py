@@ -20,7 +20,7 @@ from orchestrator.profile.document import DataSection, Document
 from orchestrator.profile.rules import Breach, breaches, disk_size, overlapping, regions_of, volume_of
 from orchestrator.profile.values import Accelerator, FromEnv, is_bucket
 
-REQUIREMENTS = ("requirements.in", "requirements.txt", "pyproject.toml")
+REQUIREMENTS = ("requirements.in", "requirements.txt", "pyproject.toml", "setup.py")
 LOCKS = ("uv.lock", "pylock.toml", "requirements.lock", "requirements.txt")
 LOCAL_DURATION = 4 * 3600
 
@@ -192,9 +192,8 @@ def requirements_of(code: Path) -> Path | None:
 
 def lock_command(code: Path) -> str:
     """Return the command that makes a lock from the requirements in `code`."""
-    source = requirements_of(code) or code / REQUIREMENTS[0]
-    named = source.relative_to(Path.cwd()) if source.is_relative_to(Path.cwd()) else source
-    return "orch lock" if named.parent == Path() else f"orch lock {shlex.quote(str(named))}"
+    folder = code.relative_to(Path.cwd()) if code.is_relative_to(Path.cwd()) else code
+    return "orch lock" if folder == Path() else f"orch lock {shlex.quote(str(folder))}"
 
 
 def _pins(path: Path) -> bool:

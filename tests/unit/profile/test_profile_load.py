@@ -138,7 +138,7 @@ def test_requirements_without_hashes_are_no_lock(tmp_path: Path) -> None:
     assert read(tmp_path, BARE).stack.lock is None
     (tmp_path / "demo.yaml").write_text(BARE)
     (tmp_path / "train.py").write_text("")
-    with pytest.raises(ProfileError, match=r"--generate-hashes requirements\.txt -o"):
+    with pytest.raises(ProfileError, match=f"make one: orch lock {tmp_path}"):
         load(tmp_path / "demo.yaml", environ={}, files=True)
 
 
