@@ -12,7 +12,6 @@ from typing import TYPE_CHECKING, Annotated
 
 import typer
 
-from orchestrator.cli.keys import keys
 from orchestrator.cli.options import Json
 from orchestrator.cli.output import emit, guarded
 from orchestrator.cli.terminal import ours
@@ -49,6 +48,8 @@ def top(
 
 def _live(asked: Top, every: float) -> None:
     """Look again and again, until q is pressed or Ctrl-C interrupts."""
+    from orchestrator.cli.keys import keys
+
     try:
         with keys() as pressed, _full_screen() as show:
             while True:
