@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import shutil
 import sys
+import textwrap
 import time
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
@@ -14,11 +15,13 @@ import typer
 from orchestrator.cli.options import Json
 from orchestrator.cli.output import emit, guarded
 from orchestrator.cli.terminal import ours
+from orchestrator.model.counted import counted
 
 if TYPE_CHECKING:
     from orchestrator.api.live_status import Now, Top
 
 _REDRAW_S = 1.0
+_QUIT = ("q", "Q")
 
 
 @guarded
@@ -29,7 +32,7 @@ def top(
     once: Annotated[bool, typer.Option("--once", help="Print one look and end.")] = False,
     as_json: Json = False,
 ) -> None:
-    """Show what the project's machines and runs are doing, live, until Ctrl-C.
+    """Show what the project's machines and runs are doing, live, until q or Ctrl-C.
 
     With --once, with --json, or if stdout is no terminal, it prints one look and ends.
     """
@@ -44,14 +47,17 @@ def top(
 
 
 def _live(asked: Top, every: float) -> None:
-    """Look again and again. Ctrl-C is how it is meant to end."""
+    """Look again and again, until q is pressed or Ctrl-C interrupts."""
+    from orchestrator.cli.keys import keys
+
     try:
-        with _full_screen() as show:
+        with keys() as pressed, _full_screen() as show:
             while True:
                 now, looked_at = asked.look(), time.monotonic()
                 while (since := time.monotonic() - looked_at) < every:
                     show(_text(now, since))
-                    time.sleep(min(_REDRAW_S, max(0.0, every - since)))
+                    if pressed(min(_REDRAW_S, max(0.0, every - since))) in _QUIT:
+                        return
     except KeyboardInterrupt:
         return
 
@@ -61,9 +67,9 @@ def _full_screen() -> Iterator[Callable[[str], None]]:
     """Yield what shows a text instead of all that the terminal shows; at the end, that is back."""
 
     def show(text: str) -> None:
-        rows = shutil.get_terminal_size((80, 24)).lines
+        columns, rows = shutil.get_terminal_size((80, 24))
         print("\x1b[H", end="")
-        for line in text.splitlines()[: rows - 1]:
+        for line in _fitting(text, columns, rows - 1):
             print(f"{ours(line)}\x1b[K")
         print("\x1b[J", end="", flush=True)
 
@@ -72,6 +78,20 @@ def _full_screen() -> Iterator[Callable[[str], None]]:
         yield show
     finally:
         print("\x1b[?25h\x1b[?1049l", end="", flush=True)
+
+
+def _fitting(text: str, columns: int, rows: int) -> list[str]:
+    """Wrap lines wider than `columns`; the last of `rows` lines says how many more there are."""
+    lines = [part for line in text.splitlines() for part in _wrapped(line, columns)]
+    if len(lines) <= rows:
+        return lines
+    shown = lines[: max(0, rows - 1)]
+    return [*shown, f"… {counted(len(lines) - len(shown), 'more line')}"[:columns]]
+
+
+def _wrapped(line: str, columns: int) -> list[str]:
+    indent = line[: len(line) - len(line.lstrip())]
+    return textwrap.wrap(line, columns, subsequent_indent=indent, drop_whitespace=True) or [""]
 
 
 def _text(now: Now, since: float) -> str:

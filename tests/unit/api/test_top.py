@@ -2,8 +2,14 @@
 
 from __future__ import annotations
 
+import fcntl
 import json
+import os
+import pty
+import struct
+import subprocess
 import sys
+import termios
 import time
 from collections.abc import Callable
 from dataclasses import replace
@@ -15,6 +21,7 @@ import orchestrator as orch
 from orchestrator import cli
 from orchestrator.api import logs
 from orchestrator.api.live_status import Now, Top, top
+from orchestrator.cli.top import _fitting
 from orchestrator.model import LeaseStatus
 from orchestrator.model.progress import Pace
 from orchestrator.report.top import top_text
@@ -164,3 +171,39 @@ def test_no_line_is_wider_than_the_terminal(columns: int) -> None:
     )
     shown = top_text([replace(LEASE, runs=runs)], {"one": pace}, [], up="u", columns=columns)
     assert max(map(len, shown.splitlines())) <= columns
+
+
+def test_q_ends_it_and_leaves_the_terminal_as_it_was(tmp_path: Path) -> None:
+    ours, theirs = pty.openpty()
+    fcntl.ioctl(ours, termios.TIOCSWINSZ, struct.pack("HHHH", 12, 60, 0, 0))
+    before = termios.tcgetattr(theirs)
+    process = subprocess.Popen(
+        [sys.executable, "-m", "orchestrator", "top", "--every", "60"],
+        cwd=tmp_path,
+        env={**os.environ, "ORCH_STATE_HOME": str(tmp_path / "state"), "TERM": "xterm"},
+        stdin=theirs,
+        stdout=theirs,
+        stderr=theirs,
+        start_new_session=True,
+        preexec_fn=lambda: fcntl.ioctl(0, termios.TIOCSCTTY, 0),
+    )
+    try:
+        said = b""
+        while b"no leased machine" not in said:
+            said += os.read(ours, 1 << 16)
+        os.write(ours, b"xq")
+        assert process.wait(30) == 0
+    finally:
+        process.kill()
+        process.wait()
+    assert termios.tcgetattr(theirs) == before
+    said += os.read(ours, 1 << 16)
+    assert said.endswith(b"\x1b[?25h\x1b[?1049l") and b"xq" not in said
+    os.close(ours)
+    os.close(theirs)
+
+
+def test_a_low_screen_says_how_much_is_below() -> None:
+    assert _fitting("a\n\nb c", 80, 3) == ["a", "", "b c"]
+    assert _fitting("a\nb\nc\nd", 80, 3) == ["a", "b", "… 2 more lines"]
+    assert _fitting("a\n  one two", 6, 3) == ["a", "  one", "  two"]
