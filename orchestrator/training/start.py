@@ -32,6 +32,7 @@ from orchestrator.profile import Profile
 from orchestrator.reads.advice import advice_there, of_profile
 from orchestrator.runs import attempts, checkpoints, collect, company, follow, inputs, record_file
 from orchestrator.runs.retries import retried_next
+from orchestrator.runs.sbom import write_sbom
 from orchestrator.session import trees as trees_
 from orchestrator.session.buckets import NotAsPinned
 from orchestrator.session.session import (
@@ -84,6 +85,7 @@ def prepared(
     require_same(wish.same_as, inputs.inputs_sent(session.profile, trees, session.lock().digest))
     now, attempt = _attempt(session, run_id, trees, wish)
     code, request = identify(session, run_id, trees.code, wish.overrides, wish.local_parity, wish.same_as)
+    write_sbom(session.project.run(run_id), session.profile.name, session.lock(), installed.fingerprint)
     draft = Draft(
         stack,
         trees.data,

@@ -1,0 +1,80 @@
+"""The software bill of materials of a run: the packages found on its machine, as CycloneDX.
+
+`runs/<id>/sbom.cdx.json`, https://cyclonedx.org/docs/1.6/json/: scanners find its packages by their purl.
+"""
+
+from __future__ import annotations
+
+import json
+import time
+import uuid
+from collections.abc import Mapping
+from importlib.metadata import version
+from pathlib import Path
+from typing import Any
+from urllib.parse import quote
+
+from packaging.utils import canonicalize_name
+
+from orchestrator.hosts.atomic import atomic_write
+from orchestrator.model import Distribution, Fingerprint, Lock, Pin
+
+FILE = "sbom.cdx.json"
+_TOOL = "orch-train"
+_ALLOWED = "files that the lock allows for it"
+_PLATFORM = ("os", "machine", "libc", "driver", "cuda", "gpu")
+
+
+def write_sbom(run: Path, name: str, lock: Lock, installed: Fingerprint) -> None:
+    """Write the bill of materials into the run's folder. `name`: of what is trained."""
+    told = bill_of(run.name, name, lock, installed, time.time())
+    run.mkdir(parents=True, exist_ok=True)
+    atomic_write(run / FILE, (json.dumps(told, indent=1) + "\n").encode())
+
+
+def bill_of(run_id: str, name: str, lock: Lock, installed: Fingerprint, now: float) -> dict[str, Any]:
+    """Return a CycloneDX 1.6 document: each installed package with the SHA-256 of the files that the lock
+    allows for it, the interpreter, and what else the machine's facts name. `now`: Unix seconds.
+    """
+    pins = {pin.name: pin for pin in lock.pins}
+    packages = sorted(installed.distributions, key=lambda each: canonicalize_name(each.name))
+    root = f"{name}@{run_id}"
+    components = [_package(each, pins) for each in packages]
+    return {
+        "bomFormat": "CycloneDX",
+        "specVersion": "1.6",
+        "serialNumber": f"urn:uuid:{uuid.uuid5(uuid.NAMESPACE_OID, f'{root} {installed.digest}')}",
+        "version": 1,
+        "metadata": {
+            "timestamp": time.strftime("%Y-%m-%dT%H:%M:%SZ", time.gmtime(now)),
+            "tools": {"components": [{"type": "application", "name": _TOOL, "version": version(_TOOL)}]},
+            "component": {"type": "application", "bom-ref": root, "name": name, "version": run_id},
+            "properties": _properties(lock, installed),
+        },
+        "components": [*components, _interpreter(installed)],
+        "dependencies": [{"ref": root, "dependsOn": [each["bom-ref"] for each in components]}],
+    }
+
+
+def _package(found: Distribution, pins: Mapping[str, Pin]) -> dict[str, Any]:
+    name = canonicalize_name(found.name)
+    purl = f"pkg:pypi/{name}@{quote(found.version)}"
+    told = {"type": "library", "bom-ref": purl, "name": name, "version": found.version, "purl": purl}
+    pin = pins.get(name)
+    if pin is None or pin.version != found.version:
+        return told
+    hashes = [{"alg": "SHA-256", "content": digest} for digest in pin.hashes]
+    files = {"type": "distribution", "url": purl, "comment": _ALLOWED, "hashes": hashes}
+    return {**told, "externalReferences": [files]}
+
+
+def _interpreter(installed: Fingerprint) -> dict[str, Any]:
+    name = installed.facts.get("implementation", "python")
+    reference = f"{name}@{installed.python}"
+    return {"type": "platform", "bom-ref": reference, "name": name, "version": installed.python}
+
+
+def _properties(lock: Lock, installed: Fingerprint) -> list[dict[str, str]]:
+    facts = {fact: installed.facts[fact] for fact in _PLATFORM if installed.facts.get(fact)}
+    named = {"lock": lock.digest, "stack": installed.digest, **facts}
+    return [{"name": f"orch:{name}", "value": value} for name, value in named.items()]
