@@ -78,5 +78,15 @@ def test_the_published_schema_accepts_it(tmp_path: Path) -> None:
     write_sbom(tmp_path / "one", "digits", LOCK, FOUND)
     json.loads((tmp_path / "one" / FILE).read_text())
     validator = "cyclonedx-python-lib[json-validation]"
-    argv = [uv_binary(), "run", "--no-project", "--isolated", "--with", validator, "python", "-c", VALIDATES]
-    subprocess.run([*argv, tmp_path / "one" / FILE], check=True, timeout=300)
+    argv = [
+        str(uv_binary()),
+        "run",
+        "--no-project",
+        "--isolated",
+        "--with",
+        validator,
+        "python",
+        "-c",
+        VALIDATES,
+    ]
+    subprocess.run([*argv, str(tmp_path / "one" / FILE)], check=True, timeout=300)
