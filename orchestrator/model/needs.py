@@ -59,6 +59,9 @@ class Need:
     region: str | None = None
     zone: str | None = None
     max_price: float | None = None
+    """US dollars an hour for each machine."""
+    nodes: int = 1
+    """How many such machines are wanted together."""
     prefer: str | None = None
     """The region whose offers come first, whatever they cost: the first of `regions`, else the user's
     default region.

@@ -235,9 +235,19 @@ def _price_rules(need: Need) -> Iterator[_Rule]:
     if limit is not None:
         yield _Rule(
             lambda o: not o.price > limit,  # an unknown price is one thing wrong, not two
-            lambda o: f"${o.price:g} an hour is over max_price, ${limit:g}",
+            lambda o: _over(need, o.price, limit),
             lambda o: abs(o.price - limit) / limit,
         )
+
+
+def _over(need: Need, price: float, limit: float) -> str:
+    """Say that an hour costs too much, in the numbers of the profile: its limit is for all machines."""
+    each = (
+        f"{need.nodes} machines at ${price:g} an hour each are"
+        if need.nodes > 1
+        else f"${price:g} an hour is"
+    )
+    return f"{each} over max_price, ${round(limit * need.nodes, 6):g}"
 
 
 def _gpus(offer: Offer) -> str:

@@ -236,6 +236,7 @@ class Profile:
             prefer=self.regions[0] if self.regions else None,
             zone=self.zone,
             max_price=self.max_price and round(self.max_price / nodes, 9),
+            nodes=nodes,
             local_ssd=self.resources.local_ssd,
             network=self.resources.network,
             image=self.image,

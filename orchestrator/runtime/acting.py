@@ -26,8 +26,9 @@ _INNOCENT = (
 _OF_ONE_MACHINE = (
     "CUDA_", "NVIDIA_VISIBLE_", "NVIDIA_DRIVER_", "NVIDIA_REQUIRE_", "NCCL_", "HIP_", "ROCM_", "MIOPEN_",
     "TPU_", "LIBTPU_", "PJRT_", "JAX_PLATFORM", "LC_", "LANG", "TZ", "PYTHONUTF8",
+    "TF_CONFIG", "JAX_COORDINATOR_", "JAX_NUM_PROCESSES", "JAX_PROCESS_ID",
 )  # fmt: skip
-"""Devices, links, language and time zone: right for one machine, wrong for the next."""
+"""Devices, peers, links, language and time zone: right for one machine, wrong for the next."""
 _PATH = re.compile(r"(^|[=:;,\s])(~|/|[A-Za-z]:\\)")
 _SECRET = re.compile(r"TOKEN|SECRET|PASSWORD|PASSWD|CREDENTIAL|API_?KEY", re.IGNORECASE)
 

@@ -132,6 +132,12 @@ def test_a_plan_to_create() -> None:
             {"g4dn.2xlarge": "$0.752 an hour is over max_price, $0.6"},
         ),
         (
+            Need(
+                "aws", accelerator=AcceleratorNeed(Bound(1), "T4"), max_price=0.6, nodes=3, region="us-east-1"
+            ),
+            {"g4dn.2xlarge": "3 machines at $0.752 an hour each are over max_price, $1.8"},
+        ),
+        (
             Need("aws", accelerator=AcceleratorNeed(Bound(1), "T4"), cpus=Bound(4), region="us-east-1"),
             {
                 "g6.xlarge": "it has L4, not T4",

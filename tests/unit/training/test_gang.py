@@ -17,6 +17,7 @@ from orchestrator.model import Distribution, Exited, Fingerprint, Lock, NodeFact
 from orchestrator.model.outcomes import ExitReason
 from orchestrator.profiling.nodes import Straggler, WaitsFor, straggler
 from orchestrator.report.nodes import node_lines
+from orchestrator.runtime.acting import acting, inheritable
 from orchestrator.runtime.meeting import meet
 from orchestrator.training.gang import prefixed
 from orchestrator.training.gathering import _require_equal, environment
@@ -39,6 +40,13 @@ def test_every_machine_gets_the_same_places_in_the_same_order(addresses: list[st
     assert [each["RANK"] for each in told] == [each["JAX_PROCESS_ID"] for each in told]
     assert {each["MASTER_ADDR"] for each in told} == {addresses[0]}
     assert {each["WORLD_SIZE"] for each in told} == {str(len(addresses))}
+
+
+def test_a_leftover_of_several_machines_in_a_shell_is_not_passed_on() -> None:
+    """A TF_CONFIG of another job would have a run wait for peers that do not exist; it is a difference."""
+    told = environment(1, ["10.0.0.1", "10.0.0.2"])
+    assert inheritable(told) == {}
+    assert "TF_CONFIG" in acting(told)
 
 
 @given(st.text("ab-.1", min_size=1, max_size=100), st.integers(0, 60))
