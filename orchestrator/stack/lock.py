@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import hashlib
 import re
+import shlex
 from collections.abc import Iterator
 from functools import lru_cache
 from pathlib import Path
@@ -183,7 +184,7 @@ def _hashing(where: str) -> str:
     source, lock = (
         (file, file.with_suffix(".lock")) if file.suffix == ".txt" else (file.with_suffix(".in"), file)
     )
-    return f"uv pip compile --generate-hashes {source} -o {lock}"
+    return shlex.join(["orch", "lock", str(source), "-o", str(lock)])
 
 
 def _why_no_pin(requirement: str) -> str:

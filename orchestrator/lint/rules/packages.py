@@ -21,7 +21,7 @@ UNPINNED = Rule(
     Severity.WARNING,
     "a package without one exact version, and no lock beside it",
     "Another day or machine installs another version: other numbers, or a model that does not load.",
-    "Lock it: `uv lock`, or `uv pip compile --generate-hashes`; name==version at the least.",
+    "Lock it: `orch lock`, or `uv lock`; name==version at the least.",
 )
 CONFLICT = Rule(
     "ORC802",
