@@ -21,6 +21,7 @@ from orchestrator.leases.down import down
 from orchestrator.leases.images import labels_of, name_of
 from orchestrator.leases.offered import one_cloud, planned_of
 from orchestrator.leases.provision import LeaseRequest, provision
+from orchestrator.leases.tier import require_own_files
 from orchestrator.ledger import Lease, Ledger
 from orchestrator.ledger.events import ImageIntent, ImageMade
 from orchestrator.model import ImageState, LeaseStatus, MachineImage, Offer, Progress, Provider, clouds
@@ -78,6 +79,8 @@ def bake(asked: BakeRequest) -> Baked:
     wanted, overrides = one_cloud(asked.project, asked.wanted, asked.overrides)
     require_images(wanted.cloud)
     _require_name(asked.name)
+    if clouds.is_here(wanted.cloud):
+        require_own_files()
     asked = replace(asked, wanted=_for_image(wanted), overrides=overrides)
     asked.project.share(wanted.ledger)
     provider = open_provider(wanted.cloud)

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from orchestrator.errors import UsageError
 from orchestrator.model import Progress
 
 
@@ -11,3 +12,15 @@ def describe_tier(tell: Progress) -> None:
 
     found = survey()
     tell.say(f"Limits of this local machine (tier {found.tier}): {'; '.join(found.limits)}.")
+
+
+def require_own_files() -> None:
+    """Raise UsageError if local machines are only processes, which have no file system of their own."""
+    from orchestrator.providers.local.survey import survey
+
+    if survey().tier == "process":
+        raise UsageError(
+            "A local machine is only a process here (tier process): it has no file system of its own, of which "
+            "an image could be made.",
+            next_command="orch doctor    # says what this computer lacks for an isolated machine",
+        )
