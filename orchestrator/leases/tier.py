@@ -20,7 +20,7 @@ def require_own_files() -> None:
 
     if survey().tier == "process":
         raise UsageError(
-            "A local machine is only a process here (tier process): it has no file system of its own, of which "
-            "an image could be made.",
+            "Local machines are only processes here (tier process). They have no file system of their own, "
+            "so no image can be made of them.",
             next_command="orch doctor    # says what this computer lacks for an isolated machine",
         )

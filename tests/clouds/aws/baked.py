@@ -68,6 +68,7 @@ def lay_out(files: Path, pid: int) -> None:
 
 def _copied(pid: int) -> Path:
     files = Path(tempfile.mkdtemp(prefix="orch-aws-disk-"))
+    files.chmod(0o755)  # it becomes the mode of /
     root = Path(f"/proc/{pid}/root")
     found = [name for name in (*FOLDERS, *FILES) if (root / name).exists()]
     found += [str(path.relative_to(root)) for pattern in PATTERNS for path in root.glob(pattern)]
