@@ -127,7 +127,7 @@ class MemoryProvider(NothingBeside):
         self._script: dict[str, deque[Mishap | None]] = {name: deque() for name in OPERATIONS}
         self._made: dict[str, _Made] = {}
         self.groups: dict[str, Group] = {}
-        self._stored = MemoryImages(clock, temper.stored_after)
+        self._baked = MemoryImages(clock, temper.stored_after)
         self._stale_lists: list[bool] = []
 
     # ------------------------------------------------------------ the protocol
@@ -165,10 +165,10 @@ class MemoryProvider(NothingBeside):
         return self._answer("bake", lambda: self._bake(machine.id, name, labels))
 
     def images(self, labels: Labels) -> Sequence[MachineImage]:
-        return self._answer("images", lambda: self._stored.having(labels))
+        return self._answer("images", lambda: self._baked.having(labels))
 
     def delete_image(self, image: MachineImage) -> None:
-        self._answer("delete_image", lambda: self._stored.delete(image.name))
+        self._answer("delete_image", lambda: self._baked.delete(image.name))
 
     def require_reach(self, machine: Machine) -> None:  # noqa: ARG002 (all of it is in this process)
         self._answer("require_reach", lambda: None)
@@ -241,7 +241,7 @@ class MemoryProvider(NothingBeside):
         if made is not None and not self._gone(made):
             return self._as_seen(made)
         self._require_capacity(spec.offer)
-        self._stored.require(spec.image)
+        self._baked.require(spec.image)
         machine = Machine(
             provider=self.name,
             id=identity,
@@ -261,14 +261,14 @@ class MemoryProvider(NothingBeside):
         return self._as_seen(self._made[identity])
 
     def _bake(self, identity: str, name: str, labels: Labels) -> MachineImage:
-        known = self._stored.known(name, labels)
+        known = self._baked.known(name, labels)
         if known is not None:
             return known
         made = self._made.get(identity)
         if made is None or self._as_seen(made).state not in (MachineState.RUNNING, MachineState.STOPPED):
             raise _not_running(identity)
         made.stopped = True
-        return self._stored.add(name, labels, made.spec.disk)
+        return self._baked.add(name, labels, made.spec.disk)
 
     def _require_capacity(self, offer: Offer) -> None:
         if offer not in self._catalog:
