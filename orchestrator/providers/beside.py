@@ -1,11 +1,8 @@
-"""The parts of Provider for clouds that create nothing except machines."""
+"""The part of Provider for clouds that create nothing except the machine."""
 
 from __future__ import annotations
 
-from collections.abc import Sequence
-
-from orchestrator.errors import Fault, ProviderError
-from orchestrator.model import Labels, Machine, MachineImage
+from orchestrator.model import Machine
 
 
 class NothingBeside:
@@ -16,20 +13,3 @@ class NothingBeside:
 
     def forget(self, machine: Machine) -> None:
         """Do nothing: nothing was created apart from the machine."""
-
-
-class NoImages:
-    """Mixin for clouds of whose machines orch makes no images. Their traits have `images=None`."""
-
-    name: str
-
-    def bake(self, machine: Machine, name: str, labels: Labels) -> MachineImage:  # noqa: ARG002
-        raise ProviderError(
-            Fault.INVALID, f"orch makes no images of machines of {self.name}.", code="NoImages"
-        )
-
-    def images(self, labels: Labels) -> Sequence[MachineImage]:  # noqa: ARG002
-        return ()
-
-    def delete_image(self, image: MachineImage) -> None:
-        """Do nothing: there is none."""

@@ -137,7 +137,6 @@ IN_MODULES = {
     "doctor": "doctor.examine",
     "explain": "explaining.explain",
     "forward": "ssh.forward_command",
-    "image": "imaging.bake_image",
     "init": "schemas.start_profile",
     "lock": "locking.lock",
     "logs": "logs.logs",
