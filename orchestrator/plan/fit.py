@@ -242,11 +242,10 @@ def _price_rules(need: Need) -> Iterator[_Rule]:
 
 def _over(need: Need, price: float, limit: float) -> str:
     """Say that an hour costs too much, in the numbers of the profile: its limit is for all machines."""
-    each = (
-        f"{need.nodes} machines at ${price:g} an hour each are"
-        if need.nodes > 1
-        else f"${price:g} an hour is"
-    )
+    if need.nodes > 1:
+        each = f"{counted(need.nodes, 'machine')} at ${price:g} an hour each are"
+    else:
+        each = f"${price:g} an hour is"
     return f"{each} over max_price, ${round(limit * need.nodes, 6):g}"
 
 

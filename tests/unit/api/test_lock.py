@@ -21,8 +21,9 @@ def index(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
     folder.mkdir()
     add(folder, "needed", "1.0")
     add(folder, "wanted", "1.0", "Requires-Dist: needed\n")
-    monkeypatch.setenv("UV_FIND_LINKS", str(folder))
-    monkeypatch.setenv("UV_NO_INDEX", "1")
+    settings = tmp_path / "uv.toml"
+    settings.write_text(f"[pip]\nno-index = true\nfind-links = ['{folder}']\n")
+    monkeypatch.setenv("UV_CONFIG_FILE", str(settings))
     monkeypatch.setenv("UV_CACHE_DIR", str(tmp_path / "uv-cache"))
     return folder
 
