@@ -30,8 +30,8 @@ def lock(source: Path, output: Path | None, progress: Progress, *, upgrade: bool
     """Write a lock with hashes.
 
     `source`: a file that names packages, or a folder with one of profile.resolve.REQUIREMENTS. `output`:
-    default requirements.lock beside it. Raise UsageError if there is no such file, or the folder has a lock
-    of another tool; StackError if no versions satisfy it.
+    default requirements.lock beside it. Raise UsageError if there is no such file, or the folder has a
+    uv.lock or pylock.toml; StackError if no versions satisfy it.
     """
     from orchestrator import stack
 
@@ -58,11 +58,10 @@ def _requirements(source: Path, output: Path | None) -> Path:
         )
     other = next((name for name in LOCKS[:2] if (source / name).is_file()), None)
     if other and output is None:
+        anew = shlex.join(["orch", "lock", str(source), "-o", str(source / other)])
         raise UsageError(
-            f"{source / other} is this project's lock already, made by another tool.",
-            next_command="uv lock"
-            if other == "uv.lock"
-            else f"orch lock {shlex.quote(str(source))} -o {_LOCK}",
+            f"{source / other} is this project's lock already.",
+            next_command="uv lock" if other == "uv.lock" else f"{anew}    # writes it anew",
         )
     found = requirements_of(source)
     if found is None:

@@ -8,7 +8,7 @@ from __future__ import annotations
 import json
 import time
 import uuid
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from importlib.metadata import version
 from pathlib import Path
 from typing import Any
@@ -17,7 +17,7 @@ from urllib.parse import quote
 from packaging.utils import canonicalize_name
 
 from orchestrator.hosts.atomic import atomic_write
-from orchestrator.model import Distribution, Fingerprint, Lock, Pin
+from orchestrator.model import Distribution, Fingerprint, Lock
 
 FILE = "sbom.cdx.json"
 _TOOL = "orch-train"
@@ -36,10 +36,12 @@ def bill_of(run_id: str, name: str, lock: Lock, installed: Fingerprint, now: flo
     """Return a CycloneDX 1.6 document: each installed package with the SHA-256 of the files that the lock
     allows for it, the interpreter, and what else the machine's facts name. `now`: Unix seconds.
     """
-    pins = {pin.name: pin for pin in lock.pins}
+    allowed: dict[tuple[str, str], list[str]] = {}
+    for pin in lock.pins:  # a universal lock has several pins of some packages
+        allowed.setdefault((pin.name, pin.version), []).extend(pin.hashes)
     packages = sorted(installed.distributions, key=lambda each: canonicalize_name(each.name))
     root = f"{name}@{run_id}"
-    components = [_package(each, pins) for each in packages]
+    components = [_package(each, allowed) for each in packages]
     return {
         "bomFormat": "CycloneDX",
         "specVersion": "1.6",
@@ -56,14 +58,14 @@ def bill_of(run_id: str, name: str, lock: Lock, installed: Fingerprint, now: flo
     }
 
 
-def _package(found: Distribution, pins: Mapping[str, Pin]) -> dict[str, Any]:
+def _package(found: Distribution, allowed: Mapping[tuple[str, str], Sequence[str]]) -> dict[str, Any]:
     name = canonicalize_name(found.name)
     purl = f"pkg:pypi/{name}@{quote(found.version)}"
     told = {"type": "library", "bom-ref": purl, "name": name, "version": found.version, "purl": purl}
-    pin = pins.get(name)
-    if pin is None or pin.version != found.version:
+    digests = sorted(set(allowed.get((name, found.version), ())))
+    if not digests:
         return told
-    hashes = [{"alg": "SHA-256", "content": digest} for digest in pin.hashes]
+    hashes = [{"alg": "SHA-256", "content": digest} for digest in digests]
     files = {"type": "distribution", "url": purl, "comment": _ALLOWED, "hashes": hashes}
     return {**told, "externalReferences": [files]}
 

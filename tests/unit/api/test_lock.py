@@ -107,12 +107,21 @@ def test_what_nothing_satisfies_leaves_the_lock_as_it_is(project: Path) -> None:
     assert Path(before).read_text() == text
 
 
-def test_a_lock_of_another_tool_is_left_alone(project: Path) -> None:
-    (project / "uv.lock").write_text("version = 1\n")
-    (project / "pyproject.toml").write_text('[project]\nname = "p"\nversion = "1"\ndependencies = []\n')
+@pytest.mark.parametrize("name", ["uv.lock", "pylock.toml"])
+def test_a_lock_that_is_found_first_is_not_passed_over(project: Path, name: str) -> None:
+    """A requirements.lock beside it would be read by nobody."""
+    (project / name).write_text("version = 1\n")
+    (project / "requirements.in").write_text("wanted\n")
     with pytest.raises(UsageError, match="is this project's lock already") as refused:
         lock(project, None, Silent())
-    assert refused.value.next_command == "uv lock"
+    assert str(refused.value.next_command).startswith("uv lock" if name == "uv.lock" else "orch lock ")
+    assert not (project / "requirements.lock").exists()
+
+
+def test_a_pylock_is_written_where_it_is_named(project: Path) -> None:
+    (project / "requirements.in").write_text("wanted\n")
+    made = lock(project, project / "pylock.toml", Silent())
+    assert (made.packages, versions(project / "pylock.toml")) == (2, {"needed": "1.0", "wanted": "1.0"})
 
 
 def test_nothing_that_names_packages(project: Path) -> None:

@@ -17,7 +17,11 @@ LOCK = Lock(
     Path("requirements.lock"),
     "requirements",
     "ab" * 32,
-    (Pin("typing-extensions", "4.1", ("cd" * 32, "ef" * 32)), Pin("torch", "2.0+cpu", ("01" * 32,))),
+    (
+        Pin("typing-extensions", "4.1", ("cd" * 32, "ef" * 32)),
+        Pin("torch", "2.0+cpu", ("01" * 32,)),
+        Pin("torch", "1.9", ("45" * 32,)),
+    ),
 )
 FOUND = Fingerprint(
     "23" * 32,
@@ -40,6 +44,8 @@ def test_every_installed_package_and_the_interpreter() -> None:
     """A local version's plus sign is escaped in a purl; what the lock does not name has no files."""
     packages = {each["name"]: each for each in bill()["components"]}
     assert packages["typing-extensions"]["purl"] == "pkg:pypi/typing-extensions@4.1"
+    (wheels,) = packages["torch"]["externalReferences"]
+    assert [each["content"] for each in wheels["hashes"]] == ["01" * 32], "not those of another version"
     assert packages["torch"]["purl"] == "pkg:pypi/torch@2.0%2Bcpu"
     assert packages["cpython"]["version"] == "3.11.7"
     files = packages["typing-extensions"]["externalReferences"][0]["hashes"]
