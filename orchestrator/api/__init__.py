@@ -8,6 +8,7 @@ from typing import TYPE_CHECKING, Any
 if TYPE_CHECKING:
     from orchestrator.api.cancelling import cancel
     from orchestrator.api.comparing import compare
+    from orchestrator.api.imaging import bake_image, delete_image, list_images
     from orchestrator.api.lease import plan, up
     from orchestrator.api.listing import history
     from orchestrator.api.live_status import top
@@ -33,6 +34,7 @@ if TYPE_CHECKING:
     from orchestrator.leases.down_all import command_of as command_of
     from orchestrator.leases.gc import clouds_of as clouds_of
     from orchestrator.leases.gc import gc as gc
+    from orchestrator.leases.image_list import image_price as image_price
     from orchestrator.leases.status import leases_elsewhere as leases_elsewhere
     from orchestrator.leases.status import status
     from orchestrator.model import LeaseStatus, Progress, RunRecord
@@ -67,11 +69,14 @@ _HOME = {
     "Progress": "orchestrator.model",
     "RunRecord": "orchestrator.model",
     "attach": "orchestrator.api.training",
+    "bake_image": "orchestrator.api.imaging",
     "cancel": "orchestrator.api.cancelling",
     "compare": "orchestrator.api.comparing",
     "costs": "orchestrator.leases.costs",
+    "delete_image": "orchestrator.api.imaging",
     "down": "orchestrator.leases.down",
     "history": "orchestrator.api.listing",
+    "list_images": "orchestrator.api.imaging",
     "models": "orchestrator.promotion.current",
     "plan": "orchestrator.api.lease",
     "pull": "orchestrator.api.pulling",
@@ -102,6 +107,7 @@ _FOR_THE_COMMAND_LINE = {
     "clouds_of": "orchestrator.leases.gc",
     "command_of": "orchestrator.leases.down_all",
     "gc": "orchestrator.leases.gc",
+    "image_price": "orchestrator.leases.image_list",
     "hint": "orchestrator.runs.lint_check",
     "leases_elsewhere": "orchestrator.leases.status",
     "lint": "orchestrator.runs.lint_check",
@@ -130,11 +136,14 @@ __all__ = [
     "Progress",
     "RunRecord",
     "attach",
+    "bake_image",
     "cancel",
     "compare",
     "costs",
+    "delete_image",
     "down",
     "history",
+    "list_images",
     "models",
     "plan",
     "pull",

@@ -8,7 +8,7 @@ from typing import Annotated
 import typer
 
 from orchestrator.cli import cancel as cancel_
-from orchestrator.cli import catalog, costs, doctor, gc
+from orchestrator.cli import catalog, costs, doctor, gc, image
 from orchestrator.cli import compare as compare_
 from orchestrator.cli import down as down_
 from orchestrator.cli import explain as explain_
@@ -60,6 +60,7 @@ app = App(
 )
 
 app.add_typer(catalog.app)
+app.add_typer(image.app)
 
 
 @app.command(cls=Verb)

@@ -19,7 +19,19 @@ _Function = TypeVar("_Function", bound=Callable[..., Any])
 
 SECTIONS: Mapping[str, tuple[str, ...]] = {
     "Prepare": ("init", "lock", "doctor", "setup", "lint", "size", "skipped"),
-    "Machines": ("plan", "up", "status", "top", "ssh", "forward", "ssh-config", "down", "gc", "costs"),
+    "Machines": (
+        "plan",
+        "up",
+        "status",
+        "top",
+        "ssh",
+        "forward",
+        "ssh-config",
+        "down",
+        "gc",
+        "costs",
+        "image",
+    ),
     "Runs": (
         "train",
         "run",

@@ -21,6 +21,7 @@ from orchestrator.errors import (
 from orchestrator.hosts.identity import public_key
 from orchestrator.leases import budget
 from orchestrator.leases.consent import Consent
+from orchestrator.leases.images import Images
 from orchestrator.leases.lease_status import machine_facts
 from orchestrator.leases.left_out import LeftOut, is_lasting, leads_on
 from orchestrator.leases.offered import avoiding, planned_of
@@ -54,12 +55,13 @@ def machine_of(
     consent: Consent,
     avoid: frozenset[Place] | None = None,
     only: Place | None = None,
+    images: Images | None = None,
 ) -> Reached:
     """Carry out the plan: keep the lease's machine, or create it from the best available offer.
 
     Returns when it answers, because a cloud may accept a machine and preempt it before it runs. `avoid`:
     zones to try last, such as that of a lost machine; None for `up`, whose plan was shown. `only`: see
-    planned_of.
+    planned_of. `images`: those that a new machine may boot.
     """
     lease = ledger.lease()
     for action in planned.actions:
@@ -82,7 +84,10 @@ def machine_of(
         if avoid is not None:
             avoid = avoid | failed_places(lost)
             planned = avoiding(planned, avoid)
-    return _create(ledger, provider, planned, wanted, project, tell, consent, avoid or frozenset(), only)
+    images = images or Images(wanted)
+    return _create(
+        ledger, provider, planned, wanted, project, tell, consent, avoid or frozenset(), only, images
+    )
 
 
 def _delete(ledger: Ledger, lease: Lease, provider: Provider, action: Delete, tell: Progress) -> None:
@@ -126,10 +131,11 @@ def _create(
     consent: Consent,
     avoid: frozenset[Place],
     only: Place | None,
+    images: Images,
 ) -> Reached:
     waiting, left_out = CapacityWait(wanted.wait, tell), LeftOut()
     while True:
-        found = _served(ledger, provider, planned, wanted, project, tell, consent, left_out)
+        found = _served(ledger, provider, planned, wanted, project, tell, consent, left_out, images)
         if isinstance(found, Reached):
             return found
         refusals = found
@@ -164,10 +170,11 @@ def _served(
     tell: Progress,
     consent: Consent,
     left_out: LeftOut,
+    images: Images,
 ) -> Reached | list[ProviderError]:
     """Create the machine from the first available offer, or raise with the reason for each."""
     refusals: list[ProviderError] = []
-    for spec in _specs(ledger.lease(), planned.offers, wanted, owner(provider)):
+    for spec in _specs(ledger.lease(), planned.offers, wanted, owner(provider), images):
         if left_out.has(spec.offer):
             continue
         consent.require(planned, spec.offer)
@@ -312,7 +319,9 @@ def _note_refusal(ledger: Ledger, attempt: int, error: ProviderError) -> None:
     )
 
 
-def _specs(lease: Lease, offers: Sequence[Offer], wanted: Profile, owner: str) -> Iterator[MachineSpec]:
+def _specs(
+    lease: Lease, offers: Sequence[Offer], wanted: Profile, owner: str, images: Images
+) -> Iterator[MachineSpec]:
     """One spec per offer, in order, without a key.
 
     An attempt that an interrupted `up` left open comes first, unchanged, so that the provider finds what it
@@ -323,10 +332,10 @@ def _specs(lease: Lease, offers: Sequence[Offer], wanted: Profile, owner: str) -
     if left:
         same = [o for o in offers if (o.instance_type, o.zone) == (left.instance_type, left.zone)]
         for offer in same[:1]:
-            yield _spec(lease, left.number, offer, wanted, owner, _Life.of(left))
+            yield _spec(lease, left.number, offer, wanted, owner, _Life.of(left), images)
         offers = [offer for offer in offers if offer not in same[:1]]
     for count, offer in enumerate(offers):
-        yield _spec(lease, number + count, offer, wanted, owner, _Life.from_now(wanted))
+        yield _spec(lease, number + count, offer, wanted, owner, _Life.from_now(wanted), images)
 
 
 class _Life(NamedTuple):
@@ -345,8 +354,10 @@ class _Life(NamedTuple):
         return cls(now + timedelta(seconds=wanted.max_duration), wanted.max_duration)
 
 
-def _spec(lease: Lease, number: int, offer: Offer, wanted: Profile, owner: str, life: _Life) -> MachineSpec:
-    need = wanted.need()
+def _spec(
+    lease: Lease, number: int, offer: Offer, wanted: Profile, owner: str, life: _Life, images: Images
+) -> MachineSpec:
+    need, baked = wanted.need(), images.for_offer(offer)
     return MachineSpec(
         id=f"orch-{lease.id}",
         attempt=number,
@@ -356,7 +367,7 @@ def _spec(lease: Lease, number: int, offer: Offer, wanted: Profile, owner: str, 
         labels=spec_labels(lease.id, wanted, owner, life.deadline, life.lasts),
         ssh_public_key="",
         user_data=user_data(),
-        image=wanted.image,
+        image=baked.reference if baked else wanted.image,
         lasts=life.lasts,
         volume=need.volume,
         reservation=need.reservation,

@@ -14,6 +14,7 @@ from orchestrator.catalog.for_plan import is_recorded, offers_for, warnings_for
 from orchestrator.errors import NOTHING_CREATED, Fault, OrchError, ProfileError, ProviderError
 from orchestrator.leases import foreseen
 from orchestrator.leases.egress import region_of_data, transfer_warnings
+from orchestrator.leases.images import images_for, recorded_images
 from orchestrator.leases.remains import naming
 from orchestrator.ledger import Lease
 from orchestrator.model import Machine, Need, Offer, Place, Provider, clouds
@@ -39,10 +40,17 @@ def foreseen_plan(project: Project, wanted: Profile, overrides: Sequence[str]) -
         provider = open_provider(wanted.cloud) if lease or not is_recorded(wanted.cloud) else None
         machines = machines_of(provider, lease) if provider and lease else ()
         planned = planned_of(wanted, provider, machines)
+        planned = _with_image(project, wanted, provider, planned)
         foreseen.refuse_idle_gpu(wanted)
     known = (*planned.warnings, *_data_warnings(wanted, planned))
     planned = planned if planned.keeps else replace(planned, nodes=wanted.resources.nodes)
     return replace(planned, warnings=(*known, *foreseen.foreseen_problems(wanted)))
+
+
+def _with_image(project: Project, wanted: Profile, provider: Provider | None, planned: Plan) -> Plan:
+    """The plan with the image that a new machine would boot; without a provider, as the ledgers tell."""
+    known = images_for(provider, wanted) if provider else recorded_images(project, wanted)
+    return known.shown_in(planned)
 
 
 def _data_warnings(wanted: Profile, planned: Plan) -> tuple[str, ...]:

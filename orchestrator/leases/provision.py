@@ -15,6 +15,7 @@ from orchestrator.leases.consent import Approve, Consent
 from orchestrator.leases.egress import transfer_warnings
 from orchestrator.leases.gpu_lock import require_gpu_lock
 from orchestrator.leases.gpu_ready import require_driver, require_listed
+from orchestrator.leases.images import Images, images_for
 from orchestrator.leases.lease_status import lease_status
 from orchestrator.leases.machine import machine_of
 from orchestrator.leases.offered import avoiding, narrowed, one_cloud, open_lease_of, planned_of
@@ -66,7 +67,8 @@ class LeaseRequest:
     is created. `strict`: lint errors stop the call. `for_run`: see LeaseOpened. `keep`: a machine that was
     created and could not be set up stays. `agreed`: US dollars per hour for each machine that were approved
     before; only a more expensive one needs approval. `avoid`: zones where a machine was lost, tried last;
-    None: the run is not retried.
+    None: the run is not retried. `for_image`: an image is to be made of the machine: it boots none itself,
+    and its user keeps the right to become root.
     """
 
     project: Project
@@ -80,6 +82,7 @@ class LeaseRequest:
     agreed: float | None = None
     avoid: frozenset[Place] | None = None
     among: Among = Among()
+    for_image: bool = False
 
 
 def provision(asked: LeaseRequest) -> LeaseStatus:
@@ -97,6 +100,8 @@ def provision(asked: LeaseRequest) -> LeaseStatus:
                 require_seen(provider, lease)
             machines = _existing(provider, lease, asked.for_run if asked.avoid is not None else None, tell)
             planned = _planned(project, wanted, provider, machines, avoid, among)
+            images = Images(wanted) if asked.for_image or planned.keeps else images_for(provider, wanted)
+            planned = images.shown_in(planned)
         if not machines and clouds.is_here(wanted.cloud):
             describe_tier(tell)
         if asked.approve and asked.agreed is None and not asked.approve(planned):
@@ -115,9 +120,9 @@ def provision(asked: LeaseRequest) -> LeaseStatus:
             with _telling_attempts(project, ledger, first=lease is None):
                 consent = Consent(asked.approve, wanted, asked.agreed, up=ledger.lease().up_command)
                 job = (ledger, provider, planned, wanted, project, tell, consent)
-                reached = machine_of(*job, asked.avoid, among.only)
+                reached = machine_of(*job, asked.avoid, among.only, images)
             with open_session(project, ledger, wanted, progress=tell, reached=reached) as session:
-                _prepare(session, tell)
+                _prepare(session, tell, confined=not asked.for_image)
     return lease_status(ledger.lease(), session.machine)
 
 
@@ -188,14 +193,15 @@ def _telling_attempts(project: Project, ledger: Ledger, *, first: bool) -> Itera
         raise
 
 
-def _prepare(session: Session, tell: Progress) -> None:
+def _prepare(session: Session, tell: Progress, *, confined: bool) -> None:
     if session.ledger.lease().stack is None:  # whatever happens next, the machine ends itself
         session.watch_idleness(at_least=PREPARING_S)
     require_gpus(session)
     require_driver(session)
     require_listed(session, _installed(session, tell))
     session.watch_idleness()
-    session.confine()
+    if confined:
+        session.confine()
 
 
 def _ledger_at_hand(project: Project, wanted: Profile) -> Ledger | None:

@@ -160,6 +160,33 @@ class StackInstalled(LedgerEvent):
 
 
 @dataclass(frozen=True)
+class ImageIntent(LedgerEvent):
+    """The machine of the lease is about to be prepared for an image, after which nobody can log in."""
+
+    kind = "image.intent"
+    name: str
+
+
+@dataclass(frozen=True)
+class ImageMade(LedgerEvent):
+    """An image exists, as model.images.MachineImage. `stored`: bytes, if the cloud told."""
+
+    kind = "image.made"
+    name: str
+    cloud: str
+    region: str
+    labels: Mapping[str, str]
+    disk: int = 0
+    stored: int | None = None
+
+
+@dataclass(frozen=True)
+class ImageDeleted(LedgerEvent):
+    kind = "image.deleted"
+    name: str
+
+
+@dataclass(frozen=True)
 class RunStarted(LedgerEvent):
     kind = "run.started"
     run_id: str

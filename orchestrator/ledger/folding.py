@@ -11,6 +11,9 @@ from orchestrator.ledger.events import (
     CreateAccepted,
     CreateIntent,
     CreateRefused,
+    ImageDeleted,
+    ImageIntent,
+    ImageMade,
     JoinIntent,
     LeaseClosed,
     LeaseKept,
@@ -170,6 +173,12 @@ class Sum:
                 self.facts.update(attempted_at=time)
             case CreateAccepted():
                 self._accept(told, time, by)
+            case ImageIntent(name):
+                self.facts.update(baking=name)
+            case ImageMade():
+                self.facts.update(image=told)
+            case ImageDeleted(name):
+                self._forget_image(name)
             case JoinIntent():
                 self.facts.update(joined=True)
             case MachineArmed(machine):
@@ -182,6 +191,11 @@ class Sum:
                 self.facts.update(agent=agent, stack=stack)
             case LeaseClosed():
                 self.facts.update(closed_at=time)
+
+    def _forget_image(self, name: str) -> None:
+        made = self.facts.get("image")
+        if made is not None and made.name == name:
+            self.facts.update(image=None, baking="")
 
     def _charge(self, ran: Ran | None) -> None:
         """Note the times and cost of a run's job, if they are known."""

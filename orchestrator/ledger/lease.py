@@ -9,7 +9,7 @@ from typing import Any
 
 from orchestrator.ledger import clock
 from orchestrator.ledger.draft import Draft
-from orchestrator.ledger.events import LeftBehind, Ran
+from orchestrator.ledger.events import ImageMade, LeftBehind, Ran
 from orchestrator.ledger.holding import Holding
 from orchestrator.model import MachineFacts, StackFacts
 
@@ -103,7 +103,8 @@ class Lease:
     `started`: see ledger.clock.now. `owner`: the client that opened it, in a team's ledger. `problem`: why
     the store of its ledger could not be read; the other fields are then as they were last read. `gang`: the
     lease of the first machine, if this lease has another one of several that train one model; `rank`: its
-    number among them, from 0. `joined`: a network between them may exist.
+    number among them, from 0. `joined`: a network between them may exist. `baking`: the name of the image for
+    which its machine was prepared, "" for none; `image`: the image that was made of it and not deleted since.
     """
 
     id: str
@@ -130,6 +131,8 @@ class Lease:
     gang: str = ""
     rank: int = 0
     joined: bool = False
+    baking: str = ""
+    image: ImageMade | None = None
 
     def now(self) -> float:
         """Return Unix seconds by the clock of this ledger."""

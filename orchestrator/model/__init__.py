@@ -13,6 +13,7 @@ if TYPE_CHECKING:
     from .checks import Check, CheckState, Readiness, Topic, Wanted
     from .disks import AS_MADE, DiskKind, DiskMarket, Volume
     from .hosts import FAR_BASE, LARGEST_FILE, OUTPUT, Agent, Channel, Completed, Host
+    from .images import LABEL_BASE, LABEL_STACK, ImageMarket, ImageState, MachineImage
     from .machines import (
         LABEL_ATTEMPT,
         LABEL_EXPIRES,
@@ -68,11 +69,13 @@ __all__ = [
     "AS_MADE",
     "FAR_BASE",
     "LABEL_ATTEMPT",
+    "LABEL_BASE",
     "LABEL_EXPIRES",
     "LABEL_LASTS",
     "LABEL_LEASE",
     "LABEL_OWNER",
     "LABEL_SPEC",
+    "LABEL_STACK",
     "LARGEST_FILE",
     "MODEL_CHECK",
     "OUTPUT",
@@ -108,6 +111,8 @@ __all__ = [
     "Fingerprint",
     "GpuRoom",
     "Host",
+    "ImageMarket",
+    "ImageState",
     "Job",
     "Kind",
     "Labels",
@@ -115,6 +120,7 @@ __all__ = [
     "Lock",
     "Machine",
     "MachineFacts",
+    "MachineImage",
     "MachineSpec",
     "MachineState",
     "Manifest",
@@ -158,6 +164,7 @@ __all__ = [
 _NAMES = {
     "disks": "AS_MADE DiskKind DiskMarket Volume",
     "hosts": "FAR_BASE LARGEST_FILE OUTPUT Agent Channel Completed Host",
+    "images": "LABEL_BASE LABEL_STACK ImageMarket ImageState MachineImage",
     "machines": (
         "LABEL_ATTEMPT LABEL_EXPIRES LABEL_LASTS LABEL_LEASE LABEL_OWNER LABEL_SPEC Ending Endpoint "
         "Labels Machine MachineSpec MachineState NotYet Partial Provider unseen_in"

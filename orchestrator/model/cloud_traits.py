@@ -6,6 +6,7 @@ import re
 from dataclasses import dataclass
 
 from orchestrator.model.disks import NO_DISKS, DiskMarket
+from orchestrator.model.images import ImageMarket
 
 
 @dataclass(frozen=True)
@@ -121,6 +122,9 @@ class CloudTraits:
 
     disks: DiskMarket = NO_DISKS
     """The kinds of disk of its machines. None of them: `resources.disk` is a size only."""
+
+    images: ImageMarket | None = None
+    """What stored images of its machines cost; None: orch makes none there."""
 
     identity: Form | None = None
     """The form of the identities that its machines may have; None: they have none."""

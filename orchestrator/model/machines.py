@@ -12,6 +12,7 @@ from typing import Any, Literal, Protocol
 from orchestrator.errors import Fault, ProviderError
 
 from .disks import AS_MADE, Volume
+from .images import MachineImage
 from .needs import Need, Offer
 
 _BOOTTIME = getattr(time, "CLOCK_BOOTTIME", time.CLOCK_MONOTONIC)
@@ -238,6 +239,27 @@ class Provider(Protocol):
         only lose the way to each other.
 
         Raise TRANSIENT while the cloud still needs it for machines that are ending.
+        """
+
+    def bake(self, machine: Machine, name: str, labels: Labels) -> MachineImage:
+        """Make an image of the machine's disk with this name (model.images.NAME), or find the one that
+        exists.
+
+        The machine is stopped first, and runs nothing afterwards: delete it once `images` lists the image as
+        AVAILABLE. Returns when accepted. May be repeated, also after the machine is gone. Raise INVALID if
+        there is neither the image nor a machine that can be stopped, or the cloud has no images; CONFLICT if
+        an image with other labels has the name.
+        """
+
+    def images(self, labels: Labels) -> Sequence[MachineImage]:
+        """Return every image made by `bake` that has all of `labels`, in any state, and what is left of one
+        whose deletion was interrupted. The list may lag as `list` does.
+        """
+
+    def delete_image(self, image: MachineImage) -> None:
+        """Delete the image and everything that is stored for it. One that is gone is a success.
+
+        Raise BUSY while machines that exist need it.
         """
 
     def require_reach(self, machine: Machine) -> None:

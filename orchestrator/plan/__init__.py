@@ -74,7 +74,8 @@ class Plan:
     can be created although something should be; `warnings` say what makes the plan uncertain. `disk` costs in
     addition to `price`; it is None if nothing is created or its price is unknown. `most`: the profile's
     max_price, in a plan that is shown again because only more expensive offers are left. `nodes`: how many
-    such machines are created; prices are of one.
+    such machines are created; prices are of one. `image`: the image with the lock's packages that new
+    machines boot, if there is one.
     """
 
     actions: tuple[Action, ...]
@@ -90,6 +91,7 @@ class Plan:
     reservation: str | None = None
     most: float | None = None
     nodes: int = 1
+    image: str | None = None
 
     @property
     def keeps(self) -> bool:
@@ -111,6 +113,7 @@ class Plan:
             "disk": asdict(self.disk) if self.disk else None,
             "reservation": self.reservation,
             "nodes": self.nodes,
+            "image": self.image,
         }
 
     def cost(self, offer: Offer) -> float:

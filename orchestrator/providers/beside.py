@@ -1,8 +1,11 @@
-"""The part of Provider for clouds that create nothing except the machine."""
+"""The parts of Provider for clouds that create nothing except machines."""
 
 from __future__ import annotations
 
-from orchestrator.model import Machine
+from collections.abc import Sequence
+
+from orchestrator.errors import Fault, ProviderError
+from orchestrator.model import Labels, Machine, MachineImage
 
 
 class NothingBeside:
@@ -13,3 +16,20 @@ class NothingBeside:
 
     def forget(self, machine: Machine) -> None:
         """Do nothing: nothing was created apart from the machine."""
+
+
+class NoImages:
+    """Mixin for clouds of whose machines orch makes no images. Their traits have `images=None`."""
+
+    name: str
+
+    def bake(self, machine: Machine, name: str, labels: Labels) -> MachineImage:  # noqa: ARG002
+        raise ProviderError(
+            Fault.INVALID, f"orch makes no images of machines of {self.name}.", code="NoImages"
+        )
+
+    def images(self, labels: Labels) -> Sequence[MachineImage]:  # noqa: ARG002
+        return ()
+
+    def delete_image(self, image: MachineImage) -> None:
+        """Do nothing: there is none."""

@@ -21,8 +21,10 @@ from orchestrator.errors import Fault, ProviderError
 from orchestrator.model import (
     Ending,
     Endpoint,
+    ImageMarket,
     Labels,
     Machine,
+    MachineImage,
     MachineSpec,
     MachineState,
     Need,
@@ -34,33 +36,36 @@ from orchestrator.model.cloud_traits import CloudTraits
 from orchestrator.model.counted import counted
 from orchestrator.providers.beside import NothingBeside
 from orchestrator.providers.groups import require_sound
+from orchestrator.providers.memory_catalog import CATALOG as CATALOG
+from orchestrator.providers.memory_catalog import serves
+from orchestrator.providers.memory_images import MemoryImages
 
 R = TypeVar("R")
 
-TRAITS = CloudTraits(name="memory", opener="orchestrator.providers.memory:open_memory", rented=False)
+TRAITS = CloudTraits(
+    name="memory",
+    opener="orchestrator.providers.memory:open_memory",
+    rented=False,
+    images=ImageMarket(0.05, "r1"),
+)
 
-GIB = 1 << 30
 OPERATIONS = (
     *("offers", "create", "list", "find", "delete", "endpoint", "ending"),
     *("join", "separate", "require_reach", "vouch"),
-)
-
-CATALOG = (
-    Offer("memory", "small", "r1", "r1-a", 2, 4 * GIB, "x86_64", 0.05),
-    Offer("memory", "small", "r1", "r1-b", 2, 4 * GIB, "x86_64", 0.06),
-    Offer("memory", "large", "r1", "r1-a", 8, 32 * GIB, "x86_64", 0.40),
-    Offer("memory", "small", "r1", "r1-a", 2, 4 * GIB, "x86_64", 0.02, spot=True),
-    Offer("memory", "gpu", "r1", "r1-a", 4, 16 * GIB, "x86_64", 0.53, False, "T4", 1, 16 * GIB),
+    *("bake", "images", "delete_image"),
 )
 
 
 @dataclass(frozen=True)
 class Temper:
-    """The delays of this cloud in seconds: until a machine is listed, runs, and is gone."""
+    """The delays of this cloud in seconds: until a machine is listed, runs, and is gone, and until an image
+    is available.
+    """
 
     visible_after: float = 0.0
     running_after: float = 0.0
     gone_after: float = 0.0
+    stored_after: float = 0.0
 
 
 @dataclass(frozen=True)
@@ -81,6 +86,7 @@ class _Made:
     made_at: float
     due: float
     ended_at: float | None = None
+    stopped: bool = False
 
 
 @dataclass(frozen=True)
@@ -121,12 +127,13 @@ class MemoryProvider(NothingBeside):
         self._script: dict[str, deque[Mishap | None]] = {name: deque() for name in OPERATIONS}
         self._made: dict[str, _Made] = {}
         self.groups: dict[str, Group] = {}
+        self._baked = MemoryImages(clock, temper.stored_after)
         self._stale_lists: list[bool] = []
 
     # ------------------------------------------------------------ the protocol
 
     def offers(self, need: Need) -> Sequence[Offer]:
-        found = [offer for offer in self._catalog if _serves(offer, need)]
+        found = [offer for offer in self._catalog if serves(offer, need)]
         return self._answer("offers", lambda: sorted(found, key=lambda offer: offer.price))
 
     def create(self, spec: MachineSpec) -> Machine:
@@ -153,6 +160,15 @@ class MemoryProvider(NothingBeside):
 
     def separate(self, group: str) -> None:
         self._answer("separate", lambda: self._separate(group))
+
+    def bake(self, machine: Machine, name: str, labels: Labels) -> MachineImage:
+        return self._answer("bake", lambda: self._bake(machine.id, name, labels))
+
+    def images(self, labels: Labels) -> Sequence[MachineImage]:
+        return self._answer("images", lambda: self._baked.having(labels))
+
+    def delete_image(self, image: MachineImage) -> None:
+        self._answer("delete_image", lambda: self._baked.delete(image.name))
 
     def require_reach(self, machine: Machine) -> None:  # noqa: ARG002 (all of it is in this process)
         self._answer("require_reach", lambda: None)
@@ -225,6 +241,7 @@ class MemoryProvider(NothingBeside):
         if made is not None and not self._gone(made):
             return self._as_seen(made)
         self._require_capacity(spec.offer)
+        self._baked.require(spec.image)
         machine = Machine(
             provider=self.name,
             id=identity,
@@ -236,11 +253,22 @@ class MemoryProvider(NothingBeside):
             price=spec.offer.price,
             created_at=datetime.fromtimestamp(self._clock(), UTC),
             deadline=spec.deadline,
+            detail={"image": spec.image} if spec.image else {},
         )
         now = self._clock()
         due = now + spec.seconds(datetime.fromtimestamp(now, UTC))
         self._made[identity] = _Made(spec, machine, now, due)
         return self._as_seen(self._made[identity])
+
+    def _bake(self, identity: str, name: str, labels: Labels) -> MachineImage:
+        known = self._baked.known(name, labels)
+        if known is not None:
+            return known
+        made = self._made.get(identity)
+        if made is None or self._as_seen(made).state not in (MachineState.RUNNING, MachineState.STOPPED):
+            raise _not_running(identity)
+        made.stopped = True
+        return self._baked.add(name, labels, made.spec.disk)
 
     def _require_capacity(self, offer: Offer) -> None:
         if offer not in self._catalog:
@@ -288,6 +316,8 @@ class MemoryProvider(NothingBeside):
         age = self._clock() - made.made_at
         if made.ended_at is not None:
             return replace(made.machine, state=MachineState.STOPPING, age=age, told=machines.since_start())
+        if made.stopped:
+            return replace(made.machine, state=MachineState.STOPPED, age=age, told=machines.since_start())
         runs = self._clock() - made.made_at >= self._temper.running_after
         state = MachineState.RUNNING if runs else MachineState.PENDING
         return replace(made.machine, state=state, age=age, told=machines.since_start())
@@ -308,7 +338,7 @@ class MemoryProvider(NothingBeside):
         for identity in identities:
             made = self._made.get(identity)
             if made is None or self._as_seen(made).state is not MachineState.RUNNING:
-                raise ProviderError(Fault.INVALID, f"The machine {identity} does not run.", code="NotRunning")
+                raise _not_running(identity)
         others = {one for name, other in self.groups.items() if name != group for one in other.addresses}
         if not others.isdisjoint(identities):
             raise ProviderError(Fault.CONFLICT, "A machine is in another group.", code="InAnotherGroup")
@@ -347,24 +377,12 @@ class MemoryProvider(NothingBeside):
                 made.ended_at = made.due
 
 
+def _not_running(identity: str) -> ProviderError:
+    return ProviderError(Fault.INVALID, f"The machine {identity} does not run.", code="NotRunning")
+
+
 def _refusal(region: str) -> ProviderError:
     return ProviderError(Fault.AUTH, f"{region} is refused by script.", code="AccessDenied")
-
-
-def _serves(offer: Offer, need: Need) -> bool:
-    wanted = need.accelerator
-    return (
-        (need.cpus is None or need.cpus.admits(offer.cpus))
-        and (need.memory is None or need.memory.admits(offer.memory))
-        and offer.spot == need.spot
-        and need.is_in(offer.region)
-        and need.zone in (None, offer.zone)
-        and need.arch in (None, offer.arch)
-        and (need.max_price is None or offer.price <= need.max_price)
-        and (wanted is None or wanted.name in (None, offer.accelerator))
-        and (wanted is None or wanted.count.value <= offer.accelerator_count)
-        and (wanted is None or wanted.memory is None or wanted.memory.admits(offer.gpu_memory))
-    )
 
 
 def _identity(spec: MachineSpec) -> str:

@@ -6,11 +6,14 @@ from __future__ import annotations
 
 from collections.abc import Callable, Sequence
 from concurrent.futures import ThreadPoolExecutor
+from typing import TypeVar
 
 from orchestrator.errors import Fault, ProviderError
 from orchestrator.model import Machine, Partial
 
 _AT_ONCE = 8
+
+T = TypeVar("T")
 
 
 def list_regions(regions: Sequence[str], list_one: Callable[[str], Sequence[Machine]]) -> Sequence[Machine]:
@@ -19,10 +22,20 @@ def list_regions(regions: Sequence[str], list_one: Callable[[str], Sequence[Mach
     Raises Partial if some refuse with AUTH, and ProviderError if all refuse or if one fails for another
     reason; that may be temporary, so the call is repeated.
     """
+    found, refused = ask_regions(regions, list_one)
+    return Partial.of(found, refused) if refused else found
 
-    def asked(region: str) -> Sequence[Machine] | ProviderError:
+
+def ask_regions(
+    regions: Sequence[str], ask: Callable[[str], Sequence[T]]
+) -> tuple[list[T], dict[str, ProviderError]]:
+    """Return what the regions answered, and the refusals of those that refused with AUTH. Raise
+    ProviderError as list_regions does.
+    """
+
+    def asked(region: str) -> Sequence[T] | ProviderError:
         try:
-            return list_one(region)
+            return ask(region)
         except ProviderError as error:
             if error.fault is not Fault.AUTH:
                 raise
@@ -33,5 +46,4 @@ def list_regions(regions: Sequence[str], list_one: Callable[[str], Sequence[Mach
     refused = {region: one for region, one in answers.items() if isinstance(one, ProviderError)}
     if len(refused) == len(answers):
         raise next(iter(refused.values()))
-    machines = [machine for one in answers.values() if not isinstance(one, ProviderError) for machine in one]
-    return Partial.of(machines, refused) if refused else machines
+    return [each for one in answers.values() if not isinstance(one, ProviderError) for each in one], refused

@@ -8,7 +8,18 @@ from collections.abc import Callable, Sequence
 from typing import TypeVar
 
 from orchestrator.errors import Fault, ProviderError
-from orchestrator.model import Ending, Endpoint, Labels, Machine, MachineSpec, Need, NotYet, Offer, Provider
+from orchestrator.model import (
+    Ending,
+    Endpoint,
+    Labels,
+    Machine,
+    MachineImage,
+    MachineSpec,
+    Need,
+    NotYet,
+    Offer,
+    Provider,
+)
 from orchestrator.model.backoff import Backoff
 from orchestrator.providers import undecided
 
@@ -85,6 +96,15 @@ class RetryingProvider:
 
     def separate(self, group: str) -> None:
         self._persist(lambda: self.inner.separate(group))
+
+    def bake(self, machine: Machine, name: str, labels: Labels) -> MachineImage:
+        return self._persist(lambda: self.inner.bake(machine, name, labels))
+
+    def images(self, labels: Labels) -> Sequence[MachineImage]:
+        return self._persist(lambda: self.inner.images(labels))
+
+    def delete_image(self, image: MachineImage) -> None:
+        self._persist(lambda: self.inner.delete_image(image))
 
     def require_reach(self, machine: Machine) -> None:
         self._persist(lambda: self.inner.require_reach(machine))

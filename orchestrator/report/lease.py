@@ -117,6 +117,8 @@ def _beside(plan: Mapping[str, Any]) -> Iterator[str]:
         asked += [f"{disk['throughput']} MiB/s"] if disk["throughput"] else []
         what = ", ".join([f"{size(disk['size'])} {disk['type']}", *asked])
         yield f"  disk: {what}, an additional {money(disk['usd_hour'])}/h (price in {disk['priced_in']})"
+    if plan.get("image"):
+        yield f"  image: {plan['image']}, which holds the lock's packages; each file is verified all the same"
     if plan.get("reservation"):
         yield f"  reservation: {plan['reservation']}; its cost is not part of these prices"
 

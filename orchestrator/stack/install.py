@@ -48,9 +48,17 @@ def stack_digest(lock: Lock, interpreter: Interpreter) -> str:
     """Return the name of an environment: a digest of the interpreter and of every pin. Comments in a lock
     do not change it.
     """
+    return _named(interpreter.key, lock)
+
+
+def lock_digest(lock: Lock) -> str:
+    """Return a digest of every pin, whatever the interpreter. Comments in a lock do not change it."""
+    return _named("", lock)
+
+
+def _named(key: str, lock: Lock) -> str:
     pins = sorted([pin.name, pin.version, sorted(pin.hashes), pin.marker] for pin in lock.pins)
-    text = json.dumps([_FORMAT, interpreter.key, pins])
-    return hashlib.sha256(text.encode()).hexdigest()[:16]
+    return hashlib.sha256(json.dumps([_FORMAT, key, pins]).encode()).hexdigest()[:16]
 
 
 def install(

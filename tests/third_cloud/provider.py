@@ -16,7 +16,7 @@ from orchestrator.errors import Fault, ProviderError
 from orchestrator.model import Ending, Endpoint, Labels, Machine, MachineSpec, MachineState, Need, Offer
 from orchestrator.plan.fit import rank
 from orchestrator.providers import made_there
-from orchestrator.providers.beside import NothingBeside
+from orchestrator.providers.beside import NoImages, NothingBeside
 from orchestrator.providers.groups import require_sound
 from orchestrator.providers.retry import RetryingProvider
 
@@ -44,7 +44,7 @@ def classify(status: int, code: str) -> Fault:
     return known.get(code, Fault.UNKNOWN)
 
 
-class ThirdProvider(NothingBeside):
+class ThirdProvider(NothingBeside, NoImages):
     """Tries each call once: RetryingProvider repeats it. `create` names its machine, so even that may be."""
 
     name = "third"

@@ -45,7 +45,7 @@ _TRANSIENT = """
     EC2ThrottledException RequestTimeout RequestTimeoutException RequestInProgress
     Unavailable ServiceUnavailable ServiceUnavailableException InternalError InternalFailure
     InternalServerError InternalServiceError ServerInternal IncorrectState ResourceNotReady
-    ConcurrentTagAccess Server.Unavailable Server.InternalError
+    InvalidSnapshot.InUse ConcurrentTagAccess Server.Unavailable Server.InternalError
 """
 _CONFLICT = "IdempotentParameterMismatch IdempotentInstanceTerminated ClientTokenConflict"
 _INVALID = """

@@ -16,6 +16,7 @@ from typing import Any
 from orchestrator.errors import Fault, ProviderError
 from orchestrator.model import MachineSpec
 from orchestrator.model.needs import is_before_turing
+from orchestrator.providers.aws import tags
 from orchestrator.providers.aws.clients import Clients, asking
 from orchestrator.providers.aws.request import GIB, Image
 
@@ -185,11 +186,17 @@ def _image(found: Mapping[str, Any]) -> Image:
     return Image(
         id=found["ImageId"],
         name=name,
-        user=user_of(f"{name} {found.get('Description') or ''}"),
+        user=_own_user(found) or user_of(f"{name} {found.get('Description') or ''}"),
         root_device=found.get("RootDeviceName") or "/dev/sda1",
         smallest=_smallest(found),
         architecture=found.get("Architecture") or "x86_64",
     )
+
+
+def _own_user(found: Mapping[str, Any]) -> str:
+    """Return the login user of an image that orch made; tags are seen by their own account only."""
+    ours = tags.tags_in(found)
+    return ours.get(tags.LOGIN, "") if tags.IMAGE in ours else ""
 
 
 def _smallest(found: Mapping[str, Any]) -> int:

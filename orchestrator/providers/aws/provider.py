@@ -40,6 +40,7 @@ from orchestrator.providers.aws import (
     tunnel,
 )
 from orchestrator.providers.aws import group as security_group
+from orchestrator.providers.aws.baking import InstanceImages
 from orchestrator.providers.aws.clients import Clients, asking
 from orchestrator.providers.aws.settings import SSM, Settings, read
 from orchestrator.providers.aws.zones import catalog_regions, with_zones
@@ -72,7 +73,7 @@ def open_aws(state: Path | None = None) -> RetryingProvider:  # noqa: ARG001 (AW
     return RetryingProvider(AwsProvider(read(os.environ)))
 
 
-class AwsProvider:
+class AwsProvider(InstanceImages):
     """EC2 instances. Each call is tried once; RetryingProvider repeats it if that is safe."""
 
     name = "aws"

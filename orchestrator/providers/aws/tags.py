@@ -8,6 +8,7 @@ orch-price        US dollars an hour, as offered
 orch-login        the user who logs in
 orch-host-key     how the machine proves itself: "type base64"; orch-host-key-next beside it during a change
 orch-proof        its origin: injected, console, or renewed (created there, over a verified connection)
+orch-image        name of an image that was made of a machine; on it and on its snapshots
 Name              as the console shows it
 """
 
@@ -31,6 +32,7 @@ LOGIN = "orch-login"
 HOST_KEY = "orch-host-key"
 NEXT_KEY = "orch-host-key-next"
 PROOF = "orch-proof"
+IMAGE = "orch-image"
 OURS = (MACHINE, DEADLINE, PRICE, LOGIN, HOST_KEY, NEXT_KEY, PROOF, "Name")
 
 INJECTED, CONSOLE, RENEWED = "injected", "console", "renewed"
@@ -93,11 +95,11 @@ def filters(labels: Labels) -> list[dict[str, Any]]:
     return [
         {"Name": "tag-key", "Values": [MACHINE]},
         {"Name": "instance-state-name", "Values": list(EXISTING)},
-        *({"Name": f"tag:{key}", "Values": [_literal(value)]} for key, value in labels.items()),
+        *({"Name": f"tag:{key}", "Values": [literal(value)]} for key, value in labels.items()),
     ]
 
 
-def _literal(value: str) -> str:
+def literal(value: str) -> str:
     """Escape `*` and `?`, which are wildcards in filters."""
     return re.sub(r"([*?\\])", r"\\\1", value)
 

@@ -1,6 +1,7 @@
 """The facts about AWS for shared code."""
 
 from orchestrator.model.cloud_traits import CloudTraits, Form, LabelForms, Places
+from orchestrator.model.images import ImageMarket
 from orchestrator.providers.aws.disks import MARKET
 
 TRAITS = CloudTraits(
@@ -24,6 +25,7 @@ TRAITS = CloudTraits(
     regions_from_environment=True,
     image_variable="ORCH_AWS_IMAGE",
     disks=MARKET,
+    images=ImageMarket(0.05, "us-east-1"),
     identity=Form(r"[\w+=,.@-]{1,128}", "my-instance-profile"),
     reservation=Form("cr-[0-9a-f]{8,17}", "cr-0123456789abcdef0"),
     labels=LabelForms(

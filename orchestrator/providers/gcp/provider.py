@@ -27,7 +27,7 @@ from orchestrator.model import (
     Provider,
 )
 from orchestrator.providers import made_there, tunnels
-from orchestrator.providers.beside import NothingBeside
+from orchestrator.providers.beside import NoImages, NothingBeside
 from orchestrator.providers.gcp import endings, images, operations, request, seen, tunnel, zones
 from orchestrator.providers.gcp import group as firewall_rule
 from orchestrator.providers.gcp.calls import INSERT, Calls
@@ -75,7 +75,7 @@ def open_gcp(state: Path | None = None) -> Provider:  # noqa: ARG001 (Google kee
     return RetryingProvider(GcpProvider(os.environ))
 
 
-class GcpProvider(NothingBeside):
+class GcpProvider(NothingBeside, NoImages):
     """Machines of one project. The environment is read at creation, the library is loaded at the first
     use.
     """

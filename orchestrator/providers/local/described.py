@@ -46,6 +46,7 @@ def _detail(record: Record, guest: Guest | None) -> dict[str, Any]:
         "cpus": record.cpus,
         "memory": record.memory,
         "disk": record.disk,
+        "image": record.image or None,
         "address": guest.address if guest else None,
     }
 
@@ -70,4 +71,5 @@ def record_of(spec: MachineSpec, found: Survey, folder: Folder) -> Record:
         user=seed.current_user() if own else "root",
         base=str(folder.path / "base") if own else FAR_BASE,
         due=boottime() + spec.seconds(now),
+        image=spec.image or "",
     )

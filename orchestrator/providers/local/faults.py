@@ -6,6 +6,8 @@ import errno
 import os
 import signal
 import time
+from collections.abc import Iterator
+from contextlib import contextmanager
 from pathlib import Path
 
 from orchestrator.errors import Fault, ProviderError
@@ -35,6 +37,16 @@ def freeze(folder: Folder, guest: Guest, frozen: bool) -> None:
         return
     for pid in _members(folder, guest):
         processes.send(pid, signal.SIGSTOP if frozen else signal.SIGCONT)
+
+
+@contextmanager
+def frozen(folder: Folder, guest: Guest) -> Iterator[None]:
+    """Stop all processes of the machine during the block."""
+    freeze(folder, guest, True)
+    try:
+        yield
+    finally:
+        freeze(folder, guest, False)
 
 
 def partition(record: Record, guest: Guest, cut: bool) -> None:

@@ -12,6 +12,7 @@ from pathlib import Path
 
 from orchestrator.providers.local import network, processes, seed
 from orchestrator.providers.local.cgroup import Limits
+from orchestrator.providers.local.images import image_layer
 from orchestrator.providers.local.removal import cgroup_of
 from orchestrator.providers.local.store import Folder, Guest, Record
 from orchestrator.providers.local.survey import NAMESPACES, disk_kind
@@ -100,6 +101,8 @@ def _environment(folder: Folder, record: Record) -> dict[str, str]:
         "MACHINE_TIER": record.tier,
         "MACHINE_DISK": disk_kind(folder.path),
         "MACHINE_DISK_BYTES": str(record.disk),
+        "MACHINE_IMAGE": str(image_layer(folder, record.image)) if record.image else "",
+        "MACHINE_BASE": record.base,
         "MACHINE_LASTS": str(_lasts(record)),
         "MACHINE_SSHD": tool("sshd"),
         "MACHINE_ENTRANCES": " ".join(group.entrances()) if limited else "",

@@ -20,6 +20,7 @@ from orchestrator.model import (
     Endpoint,
     Labels,
     Machine,
+    MachineImage,
     MachineSpec,
     MachineState,
     Need,
@@ -28,7 +29,7 @@ from orchestrator.model import (
 from orchestrator.providers import made_there
 from orchestrator.providers.beside import NothingBeside
 from orchestrator.providers.groups import require_sound
-from orchestrator.providers.local import computer, faults, network, processes, supervisor
+from orchestrator.providers.local import computer, faults, images, network, processes, supervisor
 from orchestrator.providers.local import group as local_group
 from orchestrator.providers.local.described import described, machine_of, record_of
 from orchestrator.providers.local.removal import destroy, sweep
@@ -75,7 +76,7 @@ def open_local(state: Path | None = None) -> LocalProvider:
 
 
 class LocalProvider(NothingBeside):
-    """The machines in `state`/machines. Several processes may use it at once."""
+    """The machines in `state`/machines, for several processes at once."""
 
     name = "local"
     list_lag_s = 0.0
@@ -182,6 +183,25 @@ class LocalProvider(NothingBeside):
     def separate(self, group: str) -> None:
         local_group.separate(self._machines, group)
 
+    @_only_provider_errors
+    def bake(self, machine: Machine, name: str, labels: Labels) -> MachineImage:
+        """Copy orch's folder of the machine, and end the machine: without its processes it has no files."""
+        known = images.known(self._machines, name, labels)
+        if known is None:
+            folder, record, guest = self._certainly_running(machine)
+            with faults.frozen(folder, guest):
+                known = images.store(self._machines, name, labels, record, guest)
+        self.delete(machine)
+        return known
+
+    @_only_provider_errors
+    def images(self, labels: Labels) -> Sequence[MachineImage]:
+        return images.listed(self._machines, labels)
+
+    @_only_provider_errors
+    def delete_image(self, image: MachineImage) -> None:
+        images.delete(self._machines, image.name)
+
     def require_reach(self, machine: Machine) -> None:
         """Do nothing: this computer can always be reached."""
 
@@ -279,6 +299,7 @@ class LocalProvider(NothingBeside):
                 return None
             found_tier = self.survey()
             _require_capacity(spec, self._machines)
+            images.require(self._machines, spec.image, found_tier.tier)
             folder.write_record(record_of(spec, found_tier, folder))
             refusal = supervisor.spawn(owner)
         except BaseException:

@@ -30,6 +30,7 @@ class Record:
     """A machine's specification, written before anything is created. Times are ISO 8601, sizes bytes.
 
     `due`: when the machine ends, in seconds since this computer was started. No machine outlives a restart.
+    `image`: the name of the image below orch's folder, "" for none.
     """
 
     id: str
@@ -49,6 +50,7 @@ class Record:
     user: str
     base: str
     due: float | None = None
+    image: str = ""
 
     @property
     def left(self) -> float:

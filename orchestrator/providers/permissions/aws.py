@@ -34,6 +34,9 @@ _OUR_INSTANCES = (Grant(_INSTANCES, _IS_OURS),)
 _GROUPS = ("arn:aws:ec2:*:*:security-group/*",)
 _OUR_GROUPS = (Grant(_GROUPS, _IS_OURS),)
 _SEVERAL: Mapping[str, Any] = {"when": "several machines train one model (resources.nodes)"}
+_IMAGES: Mapping[str, Any] = {"when": "orch image bake makes and deletes images"}
+_STORED = tuple(f"arn:aws:ec2:*::{kind}/*" for kind in ("image", "snapshot"))
+_AT_IMAGE = (("StringEquals", "ec2:CreateAction", "CreateImage"),)
 _BY_SESSION: Mapping[str, Any] = {"when": "ORCH_AWS_ADDRESS=ssm", "setting": ("ORCH_AWS_ADDRESS", "ssm")}
 _ALARM_ROLE = "arn:aws:iam::*:role/aws-service-role/events.amazonaws.com/AWSServiceRoleForCloudWatchEvents"
 _SPOT_ROLE = "arn:aws:iam::*:role/aws-service-role/spot.amazonaws.com/AWSServiceRoleForEC2Spot"
@@ -98,8 +101,13 @@ PERMISSIONS = (
         "ec2:CreateTags",
         "label what is made as it is made, and keep a machine's proven host key on it",
         "machines",
-        "ec2.run_instances ec2.create_tags ec2.create_security_group",
-        grants=(Grant(_MADE, _AT_LAUNCH), Grant(_GROUPS, _AT_CREATION), Grant(_INSTANCES, _IS_OURS)),
+        "ec2.run_instances ec2.create_tags ec2.create_security_group ec2.create_image",
+        grants=(
+            Grant(_MADE, _AT_LAUNCH),
+            Grant(_GROUPS, _AT_CREATION),
+            Grant(_STORED, _AT_IMAGE),
+            Grant(_INSTANCES, _IS_OURS),
+        ),
     ),
     _aws(
         "ec2:TerminateInstances",
@@ -107,6 +115,36 @@ PERMISSIONS = (
         "machines",
         "ec2.terminate_instances",
         grants=_OUR_INSTANCES,
+    ),
+    _aws(
+        "ec2:StopInstances",
+        "stop a machine before an image is made of it",
+        "machines",
+        "ec2.stop_instances",
+        grants=_OUR_INSTANCES,
+        **_IMAGES,
+    ),
+    _aws(
+        "ec2:CreateImage",
+        "make an image of it",
+        "machines",
+        "ec2.create_image",
+        grants=(Grant(_STORED, _NAMED_OURS), Grant(_INSTANCES, _IS_OURS)),
+        **_IMAGES,
+    ),
+    _aws(
+        "ec2:DescribeSnapshots",
+        "see what is stored for images",
+        "machines",
+        "ec2.describe_snapshots",
+        instead="images are not looked for, and every package is installed",
+    ),
+    *(
+        _aws(name, why, "machines", call, grants=(Grant(_STORED, _IS_OURS),), **_IMAGES)
+        for name, why, call in (
+            ("ec2:DeregisterImage", "delete an image", "ec2.deregister_image"),
+            ("ec2:DeleteSnapshot", "delete what is stored for it", "ec2.delete_snapshot"),
+        )
     ),
     _aws(
         "ec2:CreateSecurityGroup",

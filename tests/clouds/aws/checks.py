@@ -12,7 +12,7 @@ from moto.ec2.models.instance_types import INSTANCE_TYPE_OFFERINGS, INSTANCE_TYP
 
 from tests.clouds.aws import market
 from tests.clouds.aws.faults import MESSAGES
-from tests.clouds.aws.images import Image, image
+from tests.clouds.aws.images import BAKED, Image, image
 from tests.clouds.aws.life import Life
 from tests.clouds.aws.settings import SETTINGS
 
@@ -68,6 +68,9 @@ def ami(region: str, ami_id: str, info: Mapping[str, Any]) -> Image:
     found = image(region, ami_id)
     if found is None:
         raise EC2ClientError("InvalidAMIID.NotFound", f"The image id '[{ami_id}]' does not exist")
+    baked = BAKED.get(ami_id)
+    if baked is not None and not baked.available:
+        raise EC2ClientError("InvalidAMIID.Unavailable", f"The image id '[{ami_id}]' is pending")
     architectures = info["ProcessorInfo"]["SupportedArchitectures"]
     if found.arch not in architectures:
         raise EC2ClientError(

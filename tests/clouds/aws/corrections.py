@@ -8,13 +8,15 @@ from typing import Any
 from moto.ec2.models.amis import AmiBackend
 from moto.ec2.models.instances import Instance, InstanceBackend
 from moto.ec2.models.security_groups import SecurityGroupBackend
+from moto.ec2.responses.amis import AmisResponse
+from moto.ec2.responses.elastic_block_store import ElasticBlockStore
 from moto.ec2.responses.general import General
 from moto.ec2.responses.instances import InstanceResponse
 from moto.ec2.responses.spot_instances import SpotInstances
 from moto.ec2.utils import filter_dict_attribute_mapping
 from moto.ssm.models import ParameterDict
 
-from tests.clouds.aws import endings, goods, launch
+from tests.clouds.aws import baked, endings, goods, launch
 
 
 @functools.cache
@@ -40,6 +42,9 @@ def apply() -> None:
         (General, "get_console_output", endings.get_console_output),
         (SpotInstances, "describe_spot_price_history", goods.describe_spot_price_history),
         (AmiBackend, "_load_amis", goods.load_amis),
+        (AmiBackend, "deregister_image", baked.deregister_image(AmiBackend.deregister_image)),
+        (AmisResponse, "create_image", baked.create_image),
+        (ElasticBlockStore, "describe_snapshots", baked.owned(ElasticBlockStore.describe_snapshots)),
         (
             SecurityGroupBackend,
             "delete_security_group",

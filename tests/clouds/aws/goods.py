@@ -24,6 +24,15 @@ class CloudAmi(Ami):
     chosen: images.Image
 
     @property
+    def state(self) -> str:
+        baked = images.BAKED.get(self.id)
+        return "available" if baked is None or baked.available else "pending"
+
+    @state.setter
+    def state(self, value: str) -> None:
+        """Ignore moto's own: an image is available some time after it was made."""
+
+    @property
     def block_device_mappings(self) -> list[dict[str, Any]]:
         ebs = {
             "SnapshotId": self.ebs_snapshot.id,

@@ -16,7 +16,7 @@ from orchestrator.providers.local.computer import this_computer
 from orchestrator.providers.local.provider import LocalProvider
 from orchestrator.providers.local.store import Folder, Guest
 from orchestrator.providers.local.survey import survey
-from tests.clouds.aws import cloudinit
+from tests.clouds.aws import baked, cloudinit
 from tests.clouds.aws.imds import Metadata, Service
 from tests.clouds.aws.settings import SETTINGS
 
@@ -65,8 +65,12 @@ class Guests:
         self._state = state
         self._local = LocalProvider(state)
 
-    def start(self, instance: str, size: Size, script: str, metadata: Metadata) -> Running:
-        """Make the machine; returns when its first process has begun to carry out `script`."""
+    def start(
+        self, instance: str, size: Size, script: str, metadata: Metadata, files: Path | None = None
+    ) -> Running:
+        """Make the machine; returns when its first process has begun to carry out `script`. `files`: those
+        of its image.
+        """
         offer, disk = self._offer(size)
         spec = MachineSpec(
             id=instance,
@@ -84,6 +88,8 @@ class Guests:
         if guest is None:
             raise RuntimeError(f"the machine of {instance} ended at once")
         service = Service(guest.pid, metadata) if guest.interface else None
+        if files is not None:
+            baked.lay_out(files, guest.pid)
         with contextlib.suppress(OSError):  # it may have ended already
             Path(f"/proc/{guest.pid}/root{cloudinit.READY}").touch()
         return Running(machine, folder, guest, service)
@@ -110,6 +116,11 @@ class Guests:
         running.stop_service()
         self._local.delete(running.machine)
 
+    def keep_disk(self, instance: str, running: Running) -> None:
+        """Remember the disk of an instance that stops, for an image of it."""
+        if Path(f"/proc/{running._pid}/root").exists():
+            baked.keep(instance, running._pid)
+
     def press_power_button(self, running: Running, plug_after_s: float) -> None:
         self._local.preempt(running.machine, plug_after_s)
 
@@ -122,6 +133,7 @@ class Guests:
             (self._local.partition if cut else self._local.heal)(running.machine)
 
     def end_all(self) -> None:
+        baked.forget_all()
         for machine in self._local.list({}):
             self._local.delete(machine)
 

@@ -9,6 +9,7 @@ from __future__ import annotations
 import hashlib
 from collections.abc import Iterator
 from dataclasses import dataclass
+from typing import Any
 
 AMAZON = "898082745236"  # Deep Learning AMIs
 AMAZON_LINUX = "137112412989"
@@ -18,7 +19,9 @@ STRANGER = "666666666666"
 
 @dataclass(frozen=True)
 class Image:
-    """`parameters` are SSM names that resolve to it; `size` of its root volume in GiB."""
+    """`parameters` are SSM names that resolve to it; `size` of its root volume in GiB; `drivers`: NVIDIA's
+    are in it.
+    """
 
     name: str
     owner: str
@@ -30,6 +33,7 @@ class Image:
     parameters: tuple[str, ...] = ()
     description: str = ""
     platform: str | None = None
+    drivers: bool = False
 
     @property
     def alias(self) -> str | None:
@@ -59,6 +63,7 @@ def _deep_learning() -> Iterator[Image]:
                     created=_date(edition),
                     parameters=(f"{path}/latest/ami-id",) if newest else (),
                     description="Supported EC2 instances: G4dn, G5, G6, Gr6, G6e, P4d, P4de, P5, P6-B200",
+                    drivers=True,
                 )
     yield Image(
         name="Deep Learning Base Proprietary Nvidia Driver GPU AMI (Ubuntu 20.04) 20250523",
@@ -69,6 +74,7 @@ def _deep_learning() -> Iterator[Image]:
         size=65,
         created=_date("20250523"),
         description="Supported EC2 instances: G3, P3, P3dn",
+        drivers=True,
     )
     for edition in ("20260901", "20261106"):
         path = "/aws/service/deeplearning/ami/x86_64/oss-nvidia-driver-gpu-tensorflow-2.19-amazon-linux-2023"
@@ -152,8 +158,16 @@ def _date(edition: str) -> str:
 IMAGES = (*_deep_learning(), *_ubuntu(), *_amazon_linux(), *_strangers(), *_windows())
 
 
+BAKED: dict[str, Any] = {}
+"""The images that this account made, by id: see tests.clouds.aws.baked."""
+
+
 def image(region: str, ami_id: str) -> Image | None:
     """The image that has this id there."""
+    baked = BAKED.get(ami_id)
+    if baked is not None and baked.region == region:
+        made: Image = baked.image
+        return made
     return next((found for found in IMAGES if found.id(region) == ami_id), None)
 
 

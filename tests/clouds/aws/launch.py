@@ -288,13 +288,14 @@ def _life(
         spot=request,
         public=instance.nics[0].public_ip is not None,
         nvidia_smi=_nvidia_smi(info, chosen),
+        files=baked.files if (baked := images.BAKED.get(instance.image_id)) else None,
     )
 
 
 def _nvidia_smi(info: Mapping[str, Any], chosen: images.Image) -> str:
     """The driver's program, where there are GPUs and the image brings it."""
     gpus = info.get("GpuInfo", {}).get("Gpus", ())
-    if not gpus or "Nvidia Driver" not in chosen.name:
+    if not gpus or not (chosen.drivers or "Nvidia Driver" in chosen.name):
         return ""
     return driver.program(f"NVIDIA {gpus[0]['Name']}", sum(gpu["Count"] for gpu in gpus))
 

@@ -7,6 +7,7 @@ import time
 from collections.abc import Callable
 from dataclasses import dataclass, field
 from datetime import UTC, datetime
+from pathlib import Path
 from typing import Any
 
 from moto.ec2.models.instances import Instance, InstanceState, StateReason
@@ -48,6 +49,7 @@ class Life:
     spot: Any = None
     public: bool = True
     nvidia_smi: str = ""
+    files: Path | None = None
     made_at: float = field(default_factory=time.time)
     running_at: float | None = None
     ended_at: float | None = None
@@ -191,7 +193,7 @@ class Lives:
         name = f"ip-{life.instance.id}"
         host = cloudinit.Host(life.instance.id, name, life.user, life.key, life.nvidia_smi)
         script = cloudinit.script(cloudinit.parse(life.user_data), host)
-        running = life.guest = guests.start(life.instance.id, life.size, script, life.metadata)
+        running = life.guest = guests.start(life.instance.id, life.size, script, life.metadata, life.files)
         with self.lock:
             if not life.ending:
                 _address(life, running.address)
@@ -204,6 +206,8 @@ class Lives:
 
     def _found_ended(self, life: Life) -> None:
         """The machine ended; where nobody here asked for it, it ended itself."""
+        if life.ending:
+            return
         behaviour = life.instance.instance_initiated_shutdown_behavior
         one_time_spot = life.spot is not None
         if behaviour == "terminate" or one_time_spot:
@@ -228,6 +232,9 @@ class Lives:
 
     def _halt(self, life: Life) -> None:
         begun = time.time()
+        life.booted.wait(60)
+        if life.guest is not None and self.guests is not None:
+            self.guests.keep_disk(life.instance.id, life.guest)
         self._remove_machine(life)
         time.sleep(max(0.0, SETTINGS.gone_after_s - (time.time() - begun)))
         with self.lock:

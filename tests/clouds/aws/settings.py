@@ -20,6 +20,7 @@ class Settings:
     visible_after_s: float = 0.2  # RunInstances returned: until Describe* knows the instance
     running_after_s: float = 0.3  # at least so long pending
     gone_after_s: float = 0.2  # at least so long shutting-down
+    image_after_s: float = 0.3  # how long an image is pending
     listed_after_end_s: float = 3600.0  # how long the terminated stay listed
     console_after_s: float = 0.3  # how old console text must be before GetConsoleOutput has it
     token_valid_s: float = 86400.0  # how long after an instance's end its ClientToken is remembered

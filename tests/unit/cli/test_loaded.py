@@ -57,9 +57,9 @@ STARTS = {
     "--help": (START, 43),
     "up --bogus": (START, 43),
     "explain": (START | {"report"}, 48),
-    "status --json": (FOUND | {"leases", "providers"}, 78),
-    "runs --json": (FOUND | {"ledger", "runs", "storage"}, 86),
-    "down --json": (FOUND | {"jobs", "leases", "ledger", "providers", "storage"}, 113),
+    "status --json": (FOUND | {"leases", "providers"}, 82),
+    "runs --json": (FOUND | {"ledger", "runs", "storage"}, 88),
+    "down --json": (FOUND | {"jobs", "leases", "ledger", "providers", "storage"}, 117),
 }
 """Command line -> the rooms that it loads in an empty folder, and the most modules of orch."""
 

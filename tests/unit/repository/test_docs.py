@@ -137,6 +137,7 @@ IN_MODULES = {
     "doctor": "doctor.examine",
     "explain": "explaining.explain",
     "forward": "ssh.forward_command",
+    "image": "imaging.bake_image",
     "init": "schemas.start_profile",
     "lock": "locking.lock",
     "logs": "logs.logs",

@@ -8,7 +8,7 @@
 set -eu
 umask 022
 : "$MACHINE_DIR" "$MACHINE_NAME" "$MACHINE_TIER" "$MACHINE_DISK" "$MACHINE_DISK_BYTES"
-: "$MACHINE_LASTS" "$MACHINE_SSHD" "$MACHINE_CGROUPS" "$MACHINE_DEVICES"
+: "$MACHINE_LASTS" "$MACHINE_SSHD" "$MACHINE_CGROUPS" "$MACHINE_DEVICES" "$MACHINE_IMAGE" "$MACHINE_BASE"
 
 read -r pid _ </proc/self/stat # this computer's number for us: its /proc is still the one mounted
 echo "pid $pid"
@@ -52,6 +52,14 @@ mask /var/tmp 1777
 for hidden in /opt/orch /var/lib/orch "$MACHINE_STATE"; do
     [ ! -d "root$hidden" ] || mask "$hidden" 755
 done
+
+# An image is a layer below orch's folder, which several machines read and none can write.
+if [ -n "$MACHINE_IMAGE" ]; then
+    mkdir -p image image-upper image-work "root$MACHINE_BASE"
+    mount --bind "$MACHINE_IMAGE" image
+    mount -t overlay overlay \
+        -o "lowerdir=image,upperdir=image-upper,workdir=image-work$overlay_options" "root$MACHINE_BASE"
+fi
 
 cd root
 mkdir -p proc sys dev run tmp home srv mnt media opt
