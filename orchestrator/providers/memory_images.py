@@ -46,8 +46,8 @@ class MemoryImages:
         self._images.pop(name, None)
 
     def require(self, name: str | None) -> None:
-        """Raise INVALID unless there is an image with this name, if one is named."""
-        if name is not None and name not in self._images:
+        """Raise INVALID if an image that orch made is named and is gone; there is every other image."""
+        if name is not None and name.startswith("orch-") and name not in self._images:
             raise ProviderError(Fault.INVALID, f"There is no image {name}.", code="NoSuchImage")
 
     def _as_seen(self, image: MachineImage) -> MachineImage:

@@ -187,7 +187,7 @@ def project_in(tmp_path: Path, ground: Ground, monkeypatch: pytest.MonkeyPatch) 
     monkeypatch.setattr(provision, "_ready_plan", lambda _, planned: planned)  # test_before_up.py
     monkeypatch.setattr(provision, "local_stack", lambda *_: SimpleNamespace(python=Path(sys.executable)))
     monkeypatch.setattr(foreseen, "refuse_foreseen", lambda *_: None)
-    monkeypatch.setattr(provision, "_prepare", lambda *_: None)
+    monkeypatch.setattr(provision, "_prepare", lambda *_, **__: None)
     monkeypatch.setattr(provision, "open_session", _at_the_door)
     patience(monkeypatch, 30.0)
     (tmp_path / "train.py").write_text("print('hello')\n")

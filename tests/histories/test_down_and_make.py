@@ -75,7 +75,7 @@ def test_run_says_that_its_lease_was_ended(world: World) -> None:
     """Between two offers."""
     world.cloud.sell_out("small", "r1-a")
     make = Verb(lambda: world.run(0, "good-1"))
-    made, ended = at_once(world, make, Verb(lambda: world.down(0)), [7, 20])
+    made, ended = at_once(world, make, Verb(lambda: world.down(0)), [9, 20])
     assert ended.proven_gone
     assert isinstance(made, Busy) and "was ended by another call" in made.message
     assert made.exit_code == 15
