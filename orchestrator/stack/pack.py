@@ -81,7 +81,8 @@ def _refusal(label: str, stderr: bytes) -> str:
 
 def _write_tar(sink: _Sink, members: Sequence[Member], total: int, label: str, progress: Progress) -> None:
     done = 0
-    with tarfile.open(fileobj=sink, mode="w|", format=tarfile.GNU_FORMAT, bufsize=_CHUNK) as archive:
+    # Mode "w|" would collect what it writes in a buffer that is copied at every write.
+    with tarfile.TarFile(fileobj=sink, mode="w", format=tarfile.GNU_FORMAT, copybufsize=_CHUNK) as archive:
         for member in members:
             _add(archive, member)
             done += member.size
@@ -117,13 +118,18 @@ class _Sink(io.RawIOBase):
         self._squeeze = squeeze
         self._pending = bytearray()
         self._plain_chunks = 0
+        self._written = 0
 
     def writable(self) -> bool:
         return True
 
+    def tell(self) -> int:
+        return self._written
+
     def write(self, data: object) -> int:
-        piece = bytes(memoryview(data))  # type: ignore[arg-type]
+        piece = memoryview(data)  # type: ignore[arg-type]
         self._pending += piece
+        self._written += len(piece)
         while len(self._pending) >= _CHUNK:
             self._flush_chunk(bytes(self._pending[:_CHUNK]))
             del self._pending[:_CHUNK]
