@@ -7,15 +7,14 @@ from dataclasses import replace
 from pathlib import Path
 from typing import TYPE_CHECKING
 
-from orchestrator.errors import Busy, OrchError, ResultsLost, UsageError
+from orchestrator.errors import ResultsLost, UsageError
 from orchestrator.model import Progress, PullReport, RunRecord
-from orchestrator.model.progress import as_progress, notice
+from orchestrator.model.progress import as_progress
 from orchestrator.runs.known import known_run, profile_of, with_runs_there
 from orchestrator.session.project import Project
 
 if TYPE_CHECKING:
     from orchestrator.ledger import Lease
-    from orchestrator.session.session import Session
 
 
 def pull(
@@ -79,20 +78,21 @@ def _with_nodes(project: Project, held: Lease, pulled: PullReport, tell: Progres
 
 
 def _all_from_machine(project: Project, held: Lease, tell: Progress) -> PullReport:
+    from orchestrator.training import pulling
     from orchestrator.training.one_run import opened
 
     last = held.uncollected[-1].run_id
     again = f"orch pull --all --lease {held.id}"
     with opened(project, held, last, profile_of(held, ()), tell, again=again) as session:
-        ended, running = _standing(session)
+        ended, running = pulling.ended_and_active(session)
         records, lacking = [], []
         for name in ended:
             try:
-                records.append(_home(session, name))
+                records.append(pulling.pull_run(session, name))
             except ResultsLost as error:
                 lacking.append(error)
         if lacking:
-            raise _together(lacking)
+            raise pulling.together(lacking)
         return PullReport(records, running=running)
 
 
@@ -157,22 +157,23 @@ def _from_machine(
 ) -> PullReport:
     """Pull from the machine. `latest`: the run to use if `run_id` is None."""
     from orchestrator import jobs
+    from orchestrator.training import pulling
     from orchestrator.training.one_run import opened
 
     wanted = " ".join(["orch pull", *([run_id] if run_id else []), *(["--again"] if again else [])])
     with opened(project, held, latest, profile_of(held, ()), tell, again=wanted) as session:
         if run_id is None:
-            name = _meant(session, again)
+            name = pulling.latest_ended(session, again)
         elif jobs.state(session.host, session.agent, run_id).state == "running":
-            raise _still_running(session, run_id)
+            raise pulling.still_running(session, run_id)
         else:
             name = run_id
         try:
-            record = _home(session, name, again=again)
+            record = pulling.pull_run(session, name, again=again)
         except ResultsLost:
-            _tell_others(session)
+            pulling.tell_others(session)
             raise
-        return PullReport((record,), *_tell_others(session))
+        return PullReport((record,), *pulling.tell_others(session))
 
 
 def _from_store(project: Project, run_id: str | None, url: str) -> RunRecord:
@@ -190,79 +191,3 @@ def _from_store(project: Project, run_id: str | None, url: str) -> RunRecord:
         raise UsageError(f"The results of {run_id} are here already.", next_command=f"ls {folder}")
     project.ignore_runs()
     return complete_record(stored.fetch_results(folder))
-
-
-def _meant(session: Session, again: bool) -> str:
-    """The latest ended run that was not pulled; if there is none, the latest that was, which is shown, or
-    with `again` fetched anew.
-
-    Raises Busy if only an active run could bring something new.
-    """
-    ended, running = _standing(session)
-    if ended:
-        return ended[-1]
-    if running:
-        raise _still_running(session, running[-1], "All other ended runs have been pulled.")
-    fetched = [run.run_id for run in session.ledger.lease().runs.values() if run.collected and not run.lost]
-    if not fetched:
-        raise UsageError("No run waits to be fetched.", next_command="orch train    # or: orch status")
-    name = fetched[-1]
-    what = "is fetched anew" if again else f"is shown again; to fetch it anew: orch pull {name} --again"
-    session.progress.say(f"No run waits to be fetched. {name} was fetched before, and {what}")
-    return name
-
-
-def _still_running(session: Session, run_id: str, others: str = "") -> Busy:
-    lease = session.ledger.lease()
-    old = [run.run_id for run in lease.runs.values() if run.collected and run.run_id != run_id]
-    shown = f"    # {old[-1]} was fetched before: orch pull {old[-1]}" if old and others else ""
-    return Busy(
-        f"{run_id} is still running. {others}".rstrip(),
-        exists=f"The machine is still running, at ${lease.price:.2f}/h.",
-        next_command=f"orch logs -f {run_id}{shown}",
-    )
-
-
-def _home(session: Session, run_id: str, *, again: bool = False) -> RunRecord:
-    """Pull an ended run and return its record."""
-    from orchestrator import jobs
-    from orchestrator.runs.outcome import complete_record
-    from orchestrator.session.turns import turn_of
-    from orchestrator.training.bring_home import bring_home
-
-    with turn_of(session.project, run_id, "pull", session.progress):
-        state = jobs.state(session.host, session.agent, run_id)
-        return complete_record(bring_home(session, run_id, state.exit, again=again))
-
-
-def _standing(session: Session) -> tuple[tuple[str, ...], tuple[str, ...]]:
-    """The runs whose results are on the machine only: ended ones and active ones."""
-    from orchestrator import jobs
-
-    ended, running = [], []
-    for run in session.ledger.lease().uncollected:
-        state = jobs.state(session.host, session.agent, run.run_id).state
-        if state in ("ended", "lost"):
-            ended.append(run.run_id)
-        elif state == "running":
-            running.append(run.run_id)
-    return tuple(ended), tuple(running)
-
-
-def _tell_others(session: Session) -> tuple[tuple[str, ...], tuple[str, ...]]:
-    """Report which other runs can be pulled. Arguments as returned by `_standing`."""
-    ended, running = _standing(session)
-    if ended:
-        which = ended[0] if len(ended) == 1 else "--all"
-        notice(
-            session.progress, f"Also ended and not pulled yet: {', '.join(ended)}. Next: orch pull {which}"
-        )
-    return ended, running
-
-
-def _together(lacking: list[ResultsLost]) -> OrchError:
-    """One error for all runs whose results could not be downloaded, with the record of the first."""
-    first = lacking[0]
-    if len(lacking) > 1:
-        first.message = "\n".join(error.message for error in lacking)
-    return first

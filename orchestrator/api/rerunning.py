@@ -10,7 +10,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from orchestrator.api.comparing import compare
-from orchestrator.api.run_job import run_again
+from orchestrator.api.run_job import run_whole
 from orchestrator.api.training import train_again
 from orchestrator.errors import Interrupted, UsageError
 from orchestrator.model import Progress, RunRecord, Verdict
@@ -168,4 +168,7 @@ def _done(
             project, leased, profile, name, prepared.options(project, prepared.overrides), output, tell
         )
     wish = prepared.options(project, prepared.secrets)
-    return run_again(project, profile, name, prepared.overrides, wish, output, tell, approve)
+    from orchestrator.training.whole_run import WholeRun
+
+    call = WholeRun(project, profile, name, prepared.overrides, wish, tell, approve)
+    return run_whole(call, output)

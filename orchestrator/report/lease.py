@@ -50,7 +50,7 @@ def _lease(lease: LeaseStatus, now: float) -> str:
         )
     if lease.state == "gone":
         lines.append(
-            "  The machine is gone (deadline, idleness, power-off, or deleted by its provider). Next: orch down"
+            "  The machine is gone (deadline, idleness, power-off, or deleted by its cloud). Next: orch down"
         )
     if lease.unseen:
         lines.append(f"  {'unknown':<9} {lease.unseen}")
