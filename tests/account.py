@@ -76,7 +76,8 @@ class Summing:
 
     def pytest_runtest_logreport(self, report: pytest.TestReport) -> None:
         cost = self._costs[report.nodeid.partition("::")[0]]
-        setattr(cost, report.when, getattr(cost, report.when) + report.duration)
+        if hasattr(cost, report.when):  # xdist has a phase of its own for a worker that died
+            setattr(cost, report.when, getattr(cost, report.when) + report.duration)
         for name, used in report.user_properties:
             if name == PROPERTY and isinstance(used, list):
                 cost.tests += 1

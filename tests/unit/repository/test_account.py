@@ -29,3 +29,20 @@ def test_each_file_has_its_line_and_what_it_forked_counts(tmp_path: Path) -> Non
     assert line["file"].endswith("test_tried.py")
     assert line["tests"] == "2"
     assert float(line["processor_s"]) > 0
+
+
+def test_a_worker_that_dies_is_a_failed_test_and_no_end_of_the_run(tmp_path: Path) -> None:
+    tried = tmp_path / "test_tried.py"
+    tried.write_text(
+        "import os, signal\n\n"
+        "def test_dies():\n    os.kill(os.getpid(), signal.SIGKILL)\n\n"
+        "def test_lives():\n    pass\n"
+    )
+    environ = {name: value for name, value in os.environ.items() if not name.startswith("PYTEST_")}
+    options = ("-q", "-p", "tests.conftest", "-p", "no:cacheprovider", "-n", "1")
+    done = subprocess.run(
+        [sys.executable, "-m", "pytest", *options, tried],
+        cwd=ROOT, env=environ, check=False, timeout=240, capture_output=True, text=True,
+    )  # fmt: skip
+    assert done.returncode == 1, done.stdout
+    assert "1 failed, 1 passed" in done.stdout
