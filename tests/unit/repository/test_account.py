@@ -39,10 +39,11 @@ def test_a_worker_that_dies_is_a_failed_test_and_no_end_of_the_run(tmp_path: Pat
         "def test_lives():\n    pass\n"
     )
     environ = {name: value for name, value in os.environ.items() if not name.startswith("PYTEST_")}
-    options = ("-q", "-p", "tests.conftest", "-p", "no:cacheprovider", "-n", "1")
+    options = ("-q", "-p", "tests.conftest", "-p", "no:cacheprovider", "-n", "1", "--dist", "loadscope")
     done = subprocess.run(
         [sys.executable, "-m", "pytest", *options, tried],
         cwd=ROOT, env=environ, check=False, timeout=240, capture_output=True, text=True,
     )  # fmt: skip
     assert done.returncode == 1, done.stdout
-    assert "1 failed, 1 passed" in done.stdout
+    assert "test_dies" in done.stdout.split("short test summary")[1]
+    assert "INTERNALERROR" not in done.stdout + done.stderr
