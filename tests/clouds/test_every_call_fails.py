@@ -19,8 +19,13 @@ from orchestrator.providers.retry import RetryingProvider
 from orchestrator.session.project import Project
 from tests.clouds.failing import AWS_CALLS, GOOGLE_CALLS, Ground, patience
 
-HARMLESS = {"GetCallerIdentity", "cloudresourcemanager.projects.getEffectiveOrgPolicy"}
-"""Calls whose refusal stops nothing: who asks, and whether OS Login is demanded."""
+HARMLESS = {
+    "GetCallerIdentity",
+    "DescribeSnapshots",
+    "compute.images.list",
+    "cloudresourcemanager.projects.getEffectiveOrgPolicy",
+}
+"""Calls whose refusal stops nothing: who asks, which images orch made, and whether OS Login is demanded."""
 
 
 def up(project: Project) -> Any:
