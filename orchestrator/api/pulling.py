@@ -228,11 +228,11 @@ def _home(session: Session, run_id: str, *, again: bool = False) -> RunRecord:
     from orchestrator import jobs
     from orchestrator.runs.outcome import complete_record
     from orchestrator.session.turns import turn_of
-    from orchestrator.training.bring_home import bring_home
+    from orchestrator.training.download import download_run
 
     with turn_of(session.project, run_id, "pull", session.progress):
         state = jobs.state(session.host, session.agent, run_id)
-        return complete_record(bring_home(session, run_id, state.exit, again=again))
+        return complete_record(download_run(session, run_id, state.exit, again=again))
 
 
 def _standing(session: Session) -> tuple[tuple[str, ...], tuple[str, ...]]:

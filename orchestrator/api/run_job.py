@@ -165,13 +165,13 @@ def _ended_on_error(call: _Call, output: Output | None) -> RunRecord:
 
 def _to_the_end(call: _Call, output: Output | None) -> RunRecord:
     """One attempt, or several if the profile's `retry` allows it; each attempt finds its own machine."""
-    from orchestrator.training.retrying import Course, until_it_ends
+    from orchestrator.training.retrying import RetriedRun, until_it_ends
 
     def attempt(wish: RunOptions) -> RunRecord:
         now = replace(call, wish=wish)
         return _answered(now) or _made(now, output)
 
-    course = Course(call.project, call.profile, call.run_id, attempt, lambda _: None, call.tell, own=True)
+    course = RetriedRun(call.project, call.profile, call.run_id, attempt, lambda _: None, call.tell, own=True)
     return until_it_ends(course, call.wish)
 
 

@@ -77,8 +77,8 @@ def train_as(
         from orchestrator.promotion.gate import judge
         from orchestrator.runs import attempts
         from orchestrator.runs.endings import reported
-        from orchestrator.training.attended import train_to_the_end
         from orchestrator.training.elsewhere import bring_record
+        from orchestrator.training.on_lease import train_with_retries
         from orchestrator.training.one_run import refuse_another_machine
 
         refuse_another_machine(profile_of(held, ()), profile, held.up_command)
@@ -90,7 +90,7 @@ def train_as(
         job = (project, held, profile, name, wish, interrupts, output, tell, approve)
         with reported(project, profile, name, tell) as ended:
             with shared_use(project, profile.name):
-                record = train_to_the_end(*job)
+                record = train_with_retries(*job)
             return ended(judge(project, profile, record, "train", tell))
 
 
@@ -104,10 +104,10 @@ def train_again(
     tell: Progress,
 ) -> RunRecord:
     """Train `profile` on the machine of `held`; the lease keeps its own profile. See `rerun`."""
-    from orchestrator.training.attended import train_to_the_end
+    from orchestrator.training.on_lease import train_with_retries
 
     with Interrupts() as interrupts, shared_use(project, profile.name):
-        return train_to_the_end(project, held, profile, name, wish, interrupts, output, tell, None)
+        return train_with_retries(project, held, profile, name, wish, interrupts, output, tell, None)
 
 
 def attach(
@@ -119,7 +119,8 @@ def attach(
     progress: Progress | Callable[[str], None] | None = None,
 ) -> RunRecord:
     """Follow a run that was started before until it ends, and download its results. Raises what `train`
-    raises."""
+    raises.
+    """
     project = Project.at(folder)
     held, run = known_run(project, run_id, lease)
     profile = profile_of(held, ())

@@ -25,7 +25,7 @@ from orchestrator.session.reach import MachineGone
 from orchestrator.session.turns import shared_use
 from orchestrator.sweep.machines import Machines, is_of_machine
 from orchestrator.sweep.points import overrides_of
-from orchestrator.training.attended import train_to_the_end
+from orchestrator.training.on_lease import train_with_retries
 from orchestrator.training.options import RunOptions
 
 _TAIL = 1 << 16
@@ -108,7 +108,7 @@ class Trainer:
         wish = RunOptions(retry_failed=True, seen=seen, overrides=overrides, words=self._words)
         job = (project, lease, profile, point.run_id, wish, Interrupts(), None, tell, self._approve)
         with reported(project, profile, point.run_id, tell) as told:
-            return told(train_to_the_end(*job))
+            return told(train_with_retries(*job))
 
 
 def ended(project: Project, point: Point, record: RunRecord) -> Point:

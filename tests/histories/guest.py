@@ -24,7 +24,7 @@ from orchestrator.providers.memory import MemoryProvider
 from orchestrator.runs import attempts, collect, company, follow, inputs
 from orchestrator.session import connect as connecting
 from orchestrator.session import session
-from orchestrator.training import bring_home, one_run
+from orchestrator.training import download, one_run
 from orchestrator.training.options import RunOptions
 
 AGENT = Agent("python3", "runtime", "base")
@@ -116,7 +116,7 @@ def place_guests(patch: pytest.MonkeyPatch, guests: Guests) -> None:
     patch.setattr(stack, "bootstrap", lambda *_, **__: AGENT)
     patch.setattr(session.Session, "watch_idleness", lambda *_, **__: None)
     patch.setattr(follow, "_PAUSE_SECONDS", (0.0, 0.0, 0.0))
-    patch.setattr(bring_home, "_model_check", lambda *_: None)
+    patch.setattr(download, "_model_check", lambda *_: None)
     patch.setattr(one_run, "prepared", _prepared)
     for module in (one_run, provision):
         patch.setattr(module, "check_project", lambda *_, **__: None)

@@ -52,7 +52,8 @@ Read = Callable[[Path], Any]
 @dataclass(frozen=True)
 class Reader:
     """`read` is given the file `name` in a folder of its own; it raises one of `errors`, with a next command
-    where that is for people, or returns something harmless. `bytes_only`: it is given bytes, not a path."""
+    where that is for people, or returns something harmless. `bytes_only`: it is given bytes, not a path.
+    """
 
     name: str
     read: Read
@@ -268,7 +269,7 @@ NOT_OF_A_RUN = {
     "runs.program._unknown": "a command, and no file",
     **{f"runs.mlflow_server.{name}": SERVER for name in ("_send", "_call", "_refusal")},
     "runs.kept_code._found": USER, "runs.kept_code.candidates": USER, "runs.kept_code._content": USER,
-    "training.again._text": USER, "training.identity.request_of": USER,
+    "training.repeat._text": USER, "training.identity.request_of": USER,
     "stack.bootstrap.far_script": OURS, "stack.bundle._is_binary": USER,
     "stack.bundle._relocated": USER, "stack.download._download": WRITE, "stack.local.alone": LOCK,
     "leases.budget.alone": LOCK, "stack.gpu_lock.place_of": USER, "stack.local._requires_python": USER,
