@@ -10,7 +10,7 @@ from orchestrator.ledger import Lease, LeasedRun
 from orchestrator.model import CancelReport, Progress, RunState
 from orchestrator.model.outcomes import ExitReason, failure_of
 from orchestrator.model.progress import as_progress
-from orchestrator.runs.known import (
+from orchestrator.runs.find_run import (
     known_ids,
     known_run,
     no_such_run,

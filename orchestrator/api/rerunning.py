@@ -18,7 +18,7 @@ from orchestrator.model.outcomes import Conclusion
 from orchestrator.model.progress import Output, as_progress
 from orchestrator.profile.overrides import name_of
 from orchestrator.runs import record_file
-from orchestrator.runs.known import known_ids, no_such_run, profile_of
+from orchestrator.runs.find_run import known_ids, no_such_run, profile_of
 from orchestrator.runs.outputs import ComparedMetric, ComparedOutput, compare_results
 from orchestrator.session.project import Project, check_run_id, new_run_id
 

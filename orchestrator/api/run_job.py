@@ -23,7 +23,7 @@ from orchestrator.model.outcomes import ExitReason
 from orchestrator.model.progress import Output, as_progress, notice
 from orchestrator.profile import Profile, load
 from orchestrator.profile.overrides import secrets_of
-from orchestrator.runs.known import profile_of
+from orchestrator.runs.find_run import profile_of
 from orchestrator.session.interrupts import Interrupts
 from orchestrator.session.project import Project, check_run_id
 from orchestrator.session.turns import exclusive_use, shared_use

@@ -18,7 +18,7 @@ from orchestrator.ledger import Lease
 from orchestrator.model import Progress
 from orchestrator.model.progress import as_progress, notice
 from orchestrator.runs import record_file
-from orchestrator.runs.known import known_ids, known_run, no_such_run, open_with_runs, profile_of
+from orchestrator.runs.find_run import known_ids, known_run, no_such_run, open_with_runs, profile_of
 from orchestrator.session.project import Project
 
 PORT = 6006
@@ -38,7 +38,8 @@ run_main()
 @dataclass(frozen=True)
 class Board:
     """What can be shown. `files`, `bytes`: number and size of the files in `logdir` that TensorBoard reads.
-    `ended`: whether the run has ended."""
+    `ended`: whether the run has ended.
+    """
 
     run_id: str
     logdir: str
@@ -84,7 +85,8 @@ def tensorboard(
 
 def _settled(project: Project, run_id: str | None, lease: str | None) -> Path | None:
     """Return the folder of a run about which no machine can know more; None if its machine has to be
-    asked."""
+    asked.
+    """
     if run_id is None and (lease or project.open_leases()):
         return None
     if run_id:

@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING
 
 from orchestrator.model import Progress, RunRecord
 from orchestrator.model.progress import Output, as_progress
-from orchestrator.runs.known import known_run, profile_of
+from orchestrator.runs.find_run import known_run, profile_of
 from orchestrator.session.interrupts import Interrupts
 from orchestrator.session.project import Project, check_run_id, new_run_id
 from orchestrator.session.turns import shared_use, turn_of

@@ -29,7 +29,7 @@ from orchestrator.model.counted import counted
 from orchestrator.model.progress import Labelled, notice
 from orchestrator.profile import Profile, load
 from orchestrator.providers import open_provider
-from orchestrator.runs.known import profile_of
+from orchestrator.runs.find_run import profile_of
 from orchestrator.runs.lint_check import check_project
 from orchestrator.session.machines import end_and_prove, machines_of, note_ends, serving
 from orchestrator.session.project import Project

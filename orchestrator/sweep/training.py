@@ -17,7 +17,7 @@ from orchestrator.model.sweeps import Point, PointError, PointState
 from orchestrator.profile.overrides import secrets_of
 from orchestrator.runs import attempts, collect
 from orchestrator.runs.endings import reported
-from orchestrator.runs.known import profile_of
+from orchestrator.runs.find_run import profile_of
 from orchestrator.runs.pace import Printed
 from orchestrator.session.interrupts import Interrupts
 from orchestrator.session.project import Project

@@ -23,7 +23,7 @@ from orchestrator.model.outcomes import ExitReason
 from orchestrator.model.progress import Labelled, Output, notice
 from orchestrator.profile import Profile
 from orchestrator.runs import attempts, record_file
-from orchestrator.runs.known import profile_of
+from orchestrator.runs.find_run import profile_of
 from orchestrator.runs.outcome import raise_for_outcome
 from orchestrator.session.interrupts import Interrupts
 from orchestrator.session.project import Project

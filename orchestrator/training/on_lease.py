@@ -10,7 +10,7 @@ from orchestrator.model.outcomes import ExitReason
 from orchestrator.model.progress import Output
 from orchestrator.profile import Profile
 from orchestrator.profile.overrides import secrets_of
-from orchestrator.runs.known import profile_of
+from orchestrator.runs.find_run import profile_of
 from orchestrator.runs.retries import failed_places
 from orchestrator.session.interrupts import Interrupts
 from orchestrator.session.project import Project

@@ -33,7 +33,7 @@ from orchestrator.reads.undeclared_words import declare_command, profile_lines, 
 from orchestrator.replay.confirm import Sides, confirm, imitation_of, is_confirmable, light_steps
 from orchestrator.replay.recipe import Recipe, acting_now, this_host
 from orchestrator.replay.replayer import Replayer
-from orchestrator.runs.company import naming_the_other
+from orchestrator.runs.other_runs import naming_other_run
 from orchestrator.session.session import Session
 from orchestrator.session.trees import Trees
 from orchestrator.session.watched import is_observable
@@ -65,7 +65,7 @@ def compare_first_steps(
         mine = replace(mine, env={**mine.env, **laid.environment})
         theirs = replace(observed_job(profile, observed, there_python, run_id), trees=trees.there)
         sides = (Observed(HereHost(), local, mine), Observed(session.host, session.agent, theirs))
-        with naming_the_other(session):
+        with naming_other_run(session):
             failures = _both(sides, laid)
     for side, name in zip(sides, _SIDES, strict=True):
         fetch_recording(side, folder / name)

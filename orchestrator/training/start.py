@@ -30,7 +30,7 @@ from orchestrator.model.resume import Resumed
 from orchestrator.model.stores import Grant
 from orchestrator.profile import Profile
 from orchestrator.reads.advice import advice_there, of_profile
-from orchestrator.runs import attempts, checkpoints, collect, company, follow, inputs, record_file
+from orchestrator.runs import attempts, checkpoints, collect, follow, inputs, other_runs, record_file
 from orchestrator.runs.retries import retried_next
 from orchestrator.runs.sbom import write_sbom
 from orchestrator.session import trees as trees_
@@ -67,7 +67,7 @@ def prepared(
     active on the machine, StackMismatch, SyncError, ParityMismatch, and UsageError where command, code, data
     or lock are not those of the run that is repeated.
     """
-    company.require_no_other_run(session, run_id, options.parallel)
+    other_runs.require_no_other_run(session, run_id, options.parallel)
     session.watch_idleness()  # `up` may have been interrupted before this
     session.confine()
     timings: dict[str, float] = {}
@@ -171,7 +171,7 @@ def begin(session: Session, run_id: str, draft: Draft | None, options: RunOption
     with starting(session.project, session.ledger.lease().id, options.verb, session.progress):
         if draft is not None:
             _require_open(session, run_id)
-            company.require_no_other_run(session, run_id, options.parallel)
+            other_runs.require_no_other_run(session, run_id, options.parallel)
             _make_room_there(session, run_id, draft.attempt.number)
             session.ledger.record(RunStarted(run_id, draft))
         else:
@@ -179,7 +179,7 @@ def begin(session: Session, run_id: str, draft: Draft | None, options: RunOption
             if state and state.exit and state.exit.reason != ExitReason.COMPLETED:
                 return True  # it failed and is only to be pulled: what would be started now does not matter
             if state and state.state == "absent":
-                company.require_no_other_run(session, run_id, options.parallel)
+                other_runs.require_no_other_run(session, run_id, options.parallel)
         return _start(session, run_id, options.node)
 
 
@@ -275,7 +275,7 @@ def _start(session: Session, run_id: str, node: Node | None) -> bool:
         session.ledger.record(RunResumed(run_id, saved.attempt, copy.seq, copy.taken_at))
     try:
         grant = upload_grant(session, run)
-        with company.naming_the_other(session):
+        with other_runs.naming_other_run(session):
             started = follow.reconnecting(session, lambda: _begun(session, job, saved, grant))
     except Busy:
         raise
@@ -288,7 +288,9 @@ def _start(session: Session, run_id: str, node: Node | None) -> bool:
     return started is not None
 
 
-def _begun(session: Session, job: Job, saved: checkpoints.Kept | None, grant: Grant | None) -> RunState:
+def _begun(
+    session: Session, job: Job, saved: checkpoints.LocalCheckpoint | None, grant: Grant | None
+) -> RunState:
     """Start the job from the newest checkpoint of an earlier attempt, if it has not started yet."""
     train, rank = session.profile.train, session.rank
     there = jobs.state(session.host, session.agent, job.run_id) if saved else None
@@ -307,7 +309,7 @@ def _begun(session: Session, job: Job, saved: checkpoints.Kept | None, grant: Gr
     )
 
 
-def _saved(session: Session, run: LeasedRun) -> checkpoints.Kept | None:
+def _saved(session: Session, run: LeasedRun) -> checkpoints.LocalCheckpoint | None:
     """Return the newest checkpoint of an earlier attempt with the same inputs."""
     if not session.profile.train.checkpoints or run.attempt == 1:
         return None
