@@ -28,8 +28,8 @@ def ssh(
 ) -> None:
     """Open a shell on the machine, or run a command there.
 
-    The connection is made only if the machine shows its verified host key. Options of orch stand before the
-    command; all after its first word is the command's.
+    The connection is made only if the machine shows its verified host key. Options of orch come before the
+    command; everything after its first word is passed to it.
     """
     from orchestrator.api import ssh as door
 
@@ -49,9 +49,8 @@ def forward(
     lease: Lease = None,
     as_json: _AsArgv = False,
 ) -> None:
-    """Forward ports of the machine to this computer, until Ctrl-C.
-
-    For a notebook or a server that runs there. Only this computer can connect to them.
+    """Forward ports of the machine to this computer, until Ctrl-C, for a notebook or a server on the machine.
+    Only this computer can connect to them.
     """
     from orchestrator.api import ssh as door
 
@@ -72,8 +71,8 @@ def ssh_config(
 ) -> None:
     """Write an ssh configuration with this project's machines, for ssh, rsync, scp and editors.
 
-    Each machine is known by the name of its lease, as `orch status` shows it, and by the name of its profile
-    if that is unique. Repeat it when machines were created or deleted.
+    The host names are those of the leases, as `orch status` shows them, and of the profiles if unique. Repeat
+    it after machines were created or deleted.
     """
     from orchestrator.api import ssh as door
     from orchestrator.cli import progress
