@@ -19,7 +19,7 @@ from orchestrator.runs.find_run import (
     with_runs_there,
 )
 from orchestrator.session.project import Project
-from orchestrator.session.turns import working_on
+from orchestrator.session.work_locks import working_on
 
 _NOTHING = "Nothing was cancelled."
 

@@ -227,10 +227,10 @@ def _home(session: Session, run_id: str, *, again: bool = False) -> RunRecord:
     """Pull an ended run and return its record."""
     from orchestrator import jobs
     from orchestrator.runs.outcome import complete_record
-    from orchestrator.session.turns import turn_of
+    from orchestrator.session.work_locks import run_lock
     from orchestrator.training.download import download_run
 
-    with turn_of(session.project, run_id, "pull", session.progress):
+    with run_lock(session.project, run_id, "pull", session.progress):
         state = jobs.state(session.host, session.agent, run_id)
         return complete_record(download_run(session, run_id, state.exit, again=again))
 

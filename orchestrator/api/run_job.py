@@ -26,7 +26,7 @@ from orchestrator.profile.overrides import secrets_of
 from orchestrator.runs.find_run import profile_of
 from orchestrator.session.interrupts import Interrupts
 from orchestrator.session.project import Project, check_run_id
-from orchestrator.session.turns import exclusive_use, shared_use
+from orchestrator.session.work_locks import exclusive_use, shared_use
 
 if TYPE_CHECKING:
     from orchestrator.leases.consent import Approve

@@ -12,7 +12,7 @@ from orchestrator.model.progress import Output, as_progress
 from orchestrator.runs.find_run import known_run, profile_of
 from orchestrator.session.interrupts import Interrupts
 from orchestrator.session.project import Project, check_run_id, new_run_id
-from orchestrator.session.turns import shared_use, turn_of
+from orchestrator.session.work_locks import run_lock, shared_use
 
 if TYPE_CHECKING:
     from orchestrator.leases.consent import Approve
@@ -142,11 +142,11 @@ def attach(
             return ended(replace(judge(project, profile, done, "attach", tell), started=False))
         with (
             shared_use(project, profile.name),
-            turn_of(project, run.run_id, "attach", tell) as turn,
+            run_lock(project, run.run_id, "attach", tell) as lock,
             opened(project, held, run.run_id, profile, tell, again=f"orch logs -f {run.run_id}") as session,
         ):
-            turn.give_back()
+            lock.release()
             done = raise_for_outcome(
-                finish(session, run.run_id, output, turn), held.profile["path"], up=held.up_command
+                finish(session, run.run_id, output, lock), held.profile["path"], up=held.up_command
             )
         return ended(replace(judge(project, profile, done, "attach", tell), started=False))

@@ -34,7 +34,7 @@ from orchestrator.runs.lint_check import check_project
 from orchestrator.session.machines import end_and_prove, machines_of, note_ends, serving
 from orchestrator.session.project import Project
 from orchestrator.session.session import Session, open_session
-from orchestrator.session.turns import changing
+from orchestrator.session.work_locks import changing
 
 _NEVER_TOGETHER = frozenset({"ORC210"})
 """Lint rules for what fails on several machines, after they were paid for."""

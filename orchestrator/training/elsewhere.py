@@ -26,7 +26,7 @@ from orchestrator.session import team
 from orchestrator.session.machines import serving
 from orchestrator.session.project import Project
 from orchestrator.session.reach import ending_of_machine, require_seen
-from orchestrator.session.turns import turn_of
+from orchestrator.session.work_locks import run_lock
 from orchestrator.storage import open_store
 
 _POLL_S = 10.0
@@ -84,7 +84,7 @@ def end_out_of_reach(project: Project, lease: Lease, run_id: str, tell: Progress
     """
     if lease.for_run != run_id or not is_out_of_reach(project, lease):
         return
-    with turn_of(project, run_id, "run", tell):
+    with run_lock(project, run_id, "run", tell):
         now = project.ledger(lease.id).lease()
         if now.open and not now.uncollected:
             tell.say(
@@ -162,7 +162,7 @@ class _Following:
     def _settled(self) -> RunRecord | None:
         """Return the run's result from the store, or from another computer; None while the run is active."""
         run_id = self.run.run_id
-        with turn_of(self.project, run_id, self.verb, self.tell):
+        with run_lock(self.project, run_id, self.verb, self.tell):
             lease = self.ledger.lease()
             now = lease.runs[run_id]
             if not now.collected and self.stored.ended(now.attempt) is not None:

@@ -25,7 +25,7 @@ from orchestrator.session.interrupts import Interrupts
 from orchestrator.session.project import Project
 from orchestrator.session.reach import ending_of_machine
 from orchestrator.session.session import Session, open_session
-from orchestrator.session.turns import Turn, after_up, turn_of
+from orchestrator.session.work_locks import WorkLock, after_up, run_lock
 from orchestrator.training import elsewhere
 from orchestrator.training.checkers import checkers_ahead
 from orchestrator.training.download import download_run
@@ -66,7 +66,7 @@ def one_run(
     interrupts.begun = _pending(project, lease, name)  # another call may have started it
     if far := elsewhere.followed(project, lease, name, options.verb, output, tell):
         return far
-    with turn_of(project, name, options.verb, tell) as turn:
+    with run_lock(project, name, options.verb, tell) as lock:
         pending = interrupts.begun = _pending(project, lease, name)
         if not pending:
             done = recorded(project, profile, name, options, tell)
@@ -90,10 +90,10 @@ def one_run(
                 return raise_for_outcome(
                     _lost(session, name), lease.profile["path"], again=anew, up=lease.up_command
                 )
-            turn.give_back()
+            lock.release()
             if options.detach and not (pending and _has_ended(session, name)):
                 return running(session, name)
-            done = finish(session, name, output, turn)
+            done = finish(session, name, output, lock)
             done = raise_for_outcome(done, lease.profile["path"], again=anew, up=lease.up_command)
             return replace(done, started=not pending)
 
@@ -221,11 +221,11 @@ def _has_ended(session: Session, run_id: str) -> bool:
     return state is None or state.state == "ended"
 
 
-def finish(session: Session, run_id: str, output: Output | None, turn: Turn) -> RunRecord:
+def finish(session: Session, run_id: str, output: Output | None, lock: WorkLock) -> RunRecord:
     """Follow the run, possibly beside other calls; then download it, unless another call already did."""
     with checkers_ahead(session, run_id) as ready:
         exit_ = follow.follow_to_end(session, run_id, output)
-        turn.take()
+        lock.take()
         elsewhere.bring_record(session.project, session.profile, run_id, session.progress)
         if exit_ is None:
             return _lost(session, run_id)

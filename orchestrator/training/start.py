@@ -44,7 +44,7 @@ from orchestrator.session.session import (
     tell_inherited,
     told,
 )
-from orchestrator.session.turns import starting
+from orchestrator.session.work_locks import starting
 from orchestrator.stack import Installed
 from orchestrator.training.download import measure_duration, run_record
 from orchestrator.training.granted import upload_grant

@@ -118,7 +118,7 @@ NOT_IN_A_RUN = {
     "session/owner.py": "the state folder",
     "sizing/profile_change.py": "a scratch folder",
     "leases/budget.py": "a lock, in the state folder",
-    "session/turns.py": "locks, in the state folder",
+    "session/work_locks.py": "locks, in the state folder",
 }
 
 
