@@ -21,7 +21,7 @@ from orchestrator.api import cancel, down, pull
 from orchestrator.errors import Busy, OrchError, UsageError
 from orchestrator.model import Progress
 from orchestrator.session.project import Project
-from orchestrator.session.turns import ending_for_task
+from orchestrator.session.work_locks import ending_for_task
 
 _PATIENCE_S = 120.0
 """How long a call that the killed task had begun may take to give up its locks."""

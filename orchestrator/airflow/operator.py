@@ -18,7 +18,7 @@ from orchestrator.errors import OrchError
 from orchestrator.model import RunRecord
 from orchestrator.model.outcomes import ExitReason
 from orchestrator.session.project import Project
-from orchestrator.session.turns import ending_for_task
+from orchestrator.session.work_locks import ending_for_task
 
 
 class _Killed(KeyboardInterrupt):

@@ -10,7 +10,7 @@ from orchestrator.ledger import Lease, LeasedRun
 from orchestrator.model import CancelReport, Progress, RunState
 from orchestrator.model.outcomes import ExitReason, failure_of
 from orchestrator.model.progress import as_progress
-from orchestrator.runs.known import (
+from orchestrator.runs.find_run import (
     known_ids,
     known_run,
     no_such_run,
@@ -19,7 +19,7 @@ from orchestrator.runs.known import (
     with_runs_there,
 )
 from orchestrator.session.project import Project
-from orchestrator.session.turns import working_on
+from orchestrator.session.work_locks import working_on
 
 _NOTHING = "Nothing was cancelled."
 

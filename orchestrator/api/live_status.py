@@ -29,7 +29,8 @@ _GOING = ("started", "running")
 @dataclass(frozen=True)
 class Now:
     """The open leases, and the pace of each active run by its id. `problems`: why the pace of one is not
-    known."""
+    known.
+    """
 
     leases: tuple[LeaseStatus, ...]
     paces: Mapping[str, Pace]
@@ -123,5 +124,5 @@ class Top:
 
 
 def _pace(host: Host, reader: PaceReader) -> Pace:
-    reader.look_at_output(host)
-    return reader.look(host)
+    reader.poll_output(host)
+    return reader.poll(host)

@@ -12,7 +12,7 @@ from orchestrator.model import Progress
 from orchestrator.model.outcomes import ExitReason
 from orchestrator.model.progress import Output, as_progress
 from orchestrator.runs.bookmarks import Bookmark, bookmark_of
-from orchestrator.runs.known import known_ids, known_run, no_such_run, open_with_runs, profile_of
+from orchestrator.runs.find_run import known_ids, known_run, no_such_run, open_with_runs, profile_of
 from orchestrator.session.project import Project
 
 LOG = "output.log"

@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING
 from orchestrator.errors import ResultsLost, UsageError
 from orchestrator.model import Progress, PullReport, RunRecord
 from orchestrator.model.progress import as_progress
-from orchestrator.runs.known import known_run, profile_of, with_runs_there
+from orchestrator.runs.find_run import known_run, profile_of, with_runs_there
 from orchestrator.session.project import Project
 
 if TYPE_CHECKING:

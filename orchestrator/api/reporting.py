@@ -35,8 +35,8 @@ from orchestrator.report.page.two import Comparison
 from orchestrator.runs import record_file
 from orchestrator.runs.curves import Curve
 from orchestrator.runs.details import RunDetails, between, read_details
+from orchestrator.runs.find_run import known_ids, no_such_run
 from orchestrator.runs.history import history
-from orchestrator.runs.known import known_ids, no_such_run
 from orchestrator.runs.outputs import compare_results
 from orchestrator.session.project import SWEEP_RECORD, Project
 
@@ -166,7 +166,8 @@ def _newest(project: Project) -> str:
 
 def _details(project: Project, run: str) -> RunDetails:
     """Read a run from its folder, from its record here, or from a ledger. Raises UsageError if none of these
-    exists."""
+    exists.
+    """
     folders = [path for path in (Path(run), project.run(run)) if (path / record_file.RECORD).is_file()]
     if folders:
         return read_details(_record(folders[0].resolve()))
@@ -181,7 +182,8 @@ def _details(project: Project, run: str) -> RunDetails:
 
 def _record(folder: Path) -> RunRecord:
     """Return the record in a folder; if it is damaged, one that says so, so that the rest of the run is
-    shown."""
+    shown.
+    """
     try:
         found = record_file.read(folder)
     except UsageError as error:

@@ -18,13 +18,13 @@ from orchestrator.model.outcomes import Conclusion
 from orchestrator.model.progress import Output, as_progress
 from orchestrator.profile.overrides import name_of
 from orchestrator.runs import record_file
-from orchestrator.runs.known import known_ids, no_such_run, profile_of
+from orchestrator.runs.find_run import known_ids, no_such_run, profile_of
 from orchestrator.runs.outputs import ComparedMetric, ComparedOutput, compare_results
 from orchestrator.session.project import Project, check_run_id, new_run_id
 
 if TYPE_CHECKING:
     from orchestrator.leases.consent import Approve
-    from orchestrator.training.again import Again
+    from orchestrator.training.repeat import RepeatedRun
 
 
 @dataclass(frozen=True)
@@ -81,7 +81,7 @@ def rerun(
     Raises UsageError if the run cannot be repeated, before anything is rented if the inputs are here, and
     what `train` and `run` raise. A different result raises nothing: see `Rerun.conclusion`.
     """
-    from orchestrator.training.again import again
+    from orchestrator.training.repeat import restored
 
     project, tell = Project.at(folder), as_progress(progress)
     first = _record(project, run)
@@ -91,13 +91,13 @@ def rerun(
     project.require_runs(name)
     tell.say(f"Repeating {first.run_id} as {name}")
     given = _allowed(first, overrides)
-    with again(project, first, name, given, tell) as prepared, _continuable(prepared):
+    with restored(project, first, name, given, tell) as prepared, _continuable(prepared):
         record = _done(project, first, name, prepared, approve, output, tell)
     return compared(first, record, compare(first.folder, record.folder, folder=project.root))
 
 
 @contextmanager
-def _continuable(prepared: Again) -> Iterator[None]:
+def _continuable(prepared: RepeatedRun) -> Iterator[None]:
     """Turn an interrupt of the block into one that says how to continue."""
     try:
         yield
@@ -153,12 +153,12 @@ def _done(
     project: Project,
     first: RunRecord,
     name: str,
-    prepared: Again,
+    prepared: RepeatedRun,
     approve: Approve | None,
     output: Output | None,
     tell: Progress,
 ) -> RunRecord:
-    from orchestrator.training.again import require_machine
+    from orchestrator.training.repeat import require_machine
 
     profile = prepared.profile
     leased = project.open_lease_of(profile.name)

@@ -17,8 +17,8 @@ from orchestrator.leases.remains import naming
 from orchestrator.ledger import Lease
 from orchestrator.model import Progress
 from orchestrator.model.progress import as_progress, notice
-from orchestrator.session.door import Door, include, include_line, is_included, open_door
 from orchestrator.session.project import Project
+from orchestrator.session.ssh_access import SshAccess, include, include_line, is_included, ssh_access_of
 
 
 def ssh_command(
@@ -58,7 +58,8 @@ def exec_ssh(argv: Sequence[str]) -> NoReturn:
 @dataclass(frozen=True)
 class SshConfig:
     """`file` has an entry for each of `hosts`. `include`: the line for ~/.ssh/config that reads it;
-    `included`: whether it is there. `left_out`: leases whose machine has no address now, with the reason."""
+    `included`: whether it is there. `left_out`: leases whose machine has no address now, with the reason.
+    """
 
     file: str
     hosts: Sequence[str]
@@ -104,12 +105,12 @@ def ssh_config(
     return SshConfig(str(file), hosts, include_line(file), is_included(config, file), left_out)
 
 
-def _door(project: Project, held: Lease, again: str) -> Door:
+def _door(project: Project, held: Lease, again: str) -> SshAccess:
     with naming(project.ledger(held.id), again):
-        door = open_door(project, held)
+        access = ssh_access_of(project, held)
     if shutil.which("ssh") is None:
         raise UsageError("There is no `ssh` on this computer.", next_command="orch doctor")
-    return door
+    return access
 
 
 def _ports(text: str) -> tuple[int, int]:

@@ -15,7 +15,7 @@ from orchestrator.model import Progress
 from orchestrator.model.progress import as_progress, notice
 from orchestrator.runs import record_file
 from orchestrator.runs.board import PORT, Viewer, require_port, viewer
-from orchestrator.runs.known import known_ids, known_run, no_such_run, open_with_runs, profile_of
+from orchestrator.runs.find_run import known_ids, known_run, no_such_run, open_with_runs, profile_of
 from orchestrator.session.project import Project
 
 _EVERY_S = 5.0

@@ -9,10 +9,10 @@ from typing import TYPE_CHECKING
 
 from orchestrator.model import Progress, RunRecord
 from orchestrator.model.progress import Output, as_progress
-from orchestrator.runs.known import known_run, profile_of
+from orchestrator.runs.find_run import known_run, profile_of
 from orchestrator.session.interrupts import Interrupts
 from orchestrator.session.project import Project, check_run_id, new_run_id
-from orchestrator.session.turns import shared_use, turn_of
+from orchestrator.session.work_locks import run_lock, shared_use
 
 if TYPE_CHECKING:
     from orchestrator.leases.consent import Approve
@@ -77,8 +77,8 @@ def train_as(
         from orchestrator.promotion.gate import judge
         from orchestrator.runs import attempts
         from orchestrator.runs.endings import reported
-        from orchestrator.training.attended import train_to_the_end
         from orchestrator.training.elsewhere import bring_record
+        from orchestrator.training.on_lease import train_with_retries
         from orchestrator.training.one_run import refuse_another_machine
 
         refuse_another_machine(profile_of(held, ()), profile, held.up_command)
@@ -90,7 +90,7 @@ def train_as(
         job = (project, held, profile, name, wish, interrupts, output, tell, approve)
         with reported(project, profile, name, tell) as ended:
             with shared_use(project, profile.name):
-                record = train_to_the_end(*job)
+                record = train_with_retries(*job)
             return ended(judge(project, profile, record, "train", tell))
 
 
@@ -104,10 +104,10 @@ def train_again(
     tell: Progress,
 ) -> RunRecord:
     """Train `profile` on the machine of `held`; the lease keeps its own profile. See `rerun`."""
-    from orchestrator.training.attended import train_to_the_end
+    from orchestrator.training.on_lease import train_with_retries
 
     with Interrupts() as interrupts, shared_use(project, profile.name):
-        return train_to_the_end(project, held, profile, name, wish, interrupts, output, tell, None)
+        return train_with_retries(project, held, profile, name, wish, interrupts, output, tell, None)
 
 
 def attach(
@@ -119,7 +119,8 @@ def attach(
     progress: Progress | Callable[[str], None] | None = None,
 ) -> RunRecord:
     """Follow a run that was started before until it ends, and download its results. Raises what `train`
-    raises."""
+    raises.
+    """
     project = Project.at(folder)
     held, run = known_run(project, run_id, lease)
     profile = profile_of(held, ())
@@ -141,11 +142,11 @@ def attach(
             return ended(replace(judge(project, profile, done, "attach", tell), started=False))
         with (
             shared_use(project, profile.name),
-            turn_of(project, run.run_id, "attach", tell) as turn,
+            run_lock(project, run.run_id, "attach", tell) as lock,
             opened(project, held, run.run_id, profile, tell, again=f"orch logs -f {run.run_id}") as session,
         ):
-            turn.give_back()
+            lock.release()
             done = raise_for_outcome(
-                finish(session, run.run_id, output, turn), held.profile["path"], up=held.up_command
+                finish(session, run.run_id, output, lock), held.profile["path"], up=held.up_command
             )
         return ended(replace(judge(project, profile, done, "attach", tell), started=False))

@@ -11,7 +11,7 @@ from orchestrator.ledger import Lease
 from orchestrator.model import Progress, RunRecord, clouds
 from orchestrator.model.progress import Output, as_progress
 from orchestrator.profile import load
-from orchestrator.runs.known import known_ids, no_such_run
+from orchestrator.runs.find_run import known_ids, no_such_run
 from orchestrator.session.project import Project, check_run_id
 
 if TYPE_CHECKING:

@@ -16,11 +16,11 @@ def main() -> None:
     try:
         code = app(standalone_mode=False)
     except typer.Abort as abort:
-        # The library also aborts for an EOFError that nobody caught, which is no interrupt.
+        # typer also raises Abort for an uncaught EOFError, which is not an interrupt
         fault = abort.__cause__
         code = _own_fault(fault, as_json) if isinstance(fault, EOFError) else EXIT_INTERRUPTED
     except Exception as error:
-        unparsable = hasattr(error, "format_message")  # typer's, of a command line
+        unparsable = hasattr(error, "format_message")  # typer's errors in the command line
         code = _refuse(error, as_json) if unparsable else _own_fault(error, as_json)
     sys.exit(code)
 

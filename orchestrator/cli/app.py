@@ -74,7 +74,10 @@ def up(
     dry_run: Annotated[bool, typer.Option("--dry-run", help="Print the plan and change nothing.")] = False,
     strict: Strict = False,
     keep: Annotated[
-        bool, typer.Option("--keep", help="Keep a new machine running even if its setup fails.")
+        bool,
+        typer.Option(
+            "--keep", help="Keep a new machine even if its setup fails; it costs money until `orch down`."
+        ),
     ] = False,
     as_json: Json = False,
 ) -> None:
@@ -151,10 +154,17 @@ def train(
     ] = None,
     detach: Annotated[bool, typer.Option("--detach", help="Return once the run has started.")] = False,
     io_analyze: Annotated[
-        bool, typer.Option("--io-analyze", help="Afterwards, run `orch profile` on the machine.")
+        bool,
+        typer.Option(
+            "--io-analyze", help="Afterwards, measure the input on the machine, as `orch profile` does."
+        ),
     ] = False,
     retry_failed: Annotated[
-        bool, typer.Option("--retry-failed", help="Retry a failed run id with the current project files.")
+        bool,
+        typer.Option(
+            "--retry-failed",
+            help="If the run id has failed before, make a new attempt with the current files.",
+        ),
     ] = False,
     parallel: Parallel = False,
     new_data: NewData = False,
@@ -170,7 +180,7 @@ def train(
     from orchestrator.cli.live import following
 
     profile_.refuse_detached(io_analyze, detach)
-    begin = api.train  # import before detachable(): Ctrl-C during the import has no run to detach from
+    begin = api.train  # imported before detachable(): during the import there is no run to detach from
     with runs.detachable(), following(as_json) as (output, progress):
         record = begin(
             run_id=run_id,
@@ -343,11 +353,11 @@ app.command(cls=Verb)(init_.lock)
 @app.command(cls=Verb)
 @guarded
 def skipped(profile: ProfilePath = None, sets: Sets = None, as_json: Json = False) -> None:
-    """List what stays on this computer when the code is sent, and why.
+    """List the files of the code that are not sent to the machine, and why.
 
     One line for each file or folder, with the rule that leaves it out: a line of .gitignore or .orchignore,
     `code.ignore` in the profile, or what is never sent. To send a file that git ignores, add `!NAME` to
-    .orchignore. Data that the profile names are sent apart from the code.
+    .orchignore. Data that the profile names are sent separately.
     """
     from orchestrator.api.recording import left_behind
 

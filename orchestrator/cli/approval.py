@@ -15,18 +15,19 @@ if TYPE_CHECKING:
 
 
 def ask(yes: bool, argv: Sequence[str]) -> Callable[[Plan], bool]:
-    """Ask before creating a machine that costs money; a free one is approved without a question.
+    """Ask before creating a machine that costs money; a free one is approved without asking. The plan is
+    printed, except with --quiet if nothing is asked.
 
-    The plan is printed, except by a quiet command that need not ask.
-
-    A second plan in the same command contains more expensive offers. --yes approves those only if the
-    profile sets max_price. `argv`: the command without --yes.
+    A second plan in the same command contains more expensive offers. --yes approves those only if the profile
+    sets max_price. `argv`: the command without --yes.
     """
     return _asking(yes, argv, first=True)
 
 
 def dearer() -> Callable[[Plan], bool]:
-    """Ask about a machine that is more expensive than the approved one; without a terminal, refuse."""
+    """Ask before a machine that is more expensive than the approved one is created; without a terminal,
+    refuse.
+    """
     return _asking(False, (), first=False)
 
 

@@ -35,7 +35,7 @@ def refresh(
         typer.Option(
             "--region",
             metavar="REGION",
-            help="Ask for one region only. Default: on AWS the configured region, on Google all regions.",
+            help="Fetch one region only. Default: on AWS the configured region, on Google all regions.",
         ),
     ] = None,
     as_json: Json = False,
@@ -65,7 +65,9 @@ def _renewed(each: dict[str, Any]) -> str:
     if each["unpriced"]:
         some = ", ".join(each["unpriced"][:_SHOWN])
         more = ", …; --json lists all" if len(each["unpriced"]) > _SHOWN else ""
-        lines.append(f"  {len(each['unpriced'])} without a price, never chosen: {some}{more}")
+        lines.append(
+            f"  {len(each['unpriced'])} without a known price, so `orch up` does not use them: {some}{more}"
+        )
     return "\n".join(lines)
 
 

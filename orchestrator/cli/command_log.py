@@ -1,6 +1,5 @@
-"""A log file for each command that does something: what it said, how long operations took, how it ended.
-
-It is opened with the first line, so that a command that only shows something leaves none.
+"""A log file for each command: its messages, the durations of its operations, and its end. It is created with
+the first message, so commands that only show something write none.
 """
 
 from __future__ import annotations
@@ -58,7 +57,7 @@ class CommandLog:
         self.line("".join(traceback.format_exception(error)).rstrip())
 
     def end(self, code: int) -> None:
-        """Append the exit code, if there is a log."""
+        """Append the exit code, if the log file exists."""
         if self._file is not None:
             self.line(f"exit code {code}")
             with suppress(OSError):
@@ -128,7 +127,7 @@ _current: ContextVar[CommandLog | None] = ContextVar("command_log", default=None
 
 
 def current() -> CommandLog | None:
-    """Return the log of the command that this process runs; None outside of one."""
+    """Return the log of the command that this process runs; None outside of a command."""
     return _current.get()
 
 

@@ -59,7 +59,7 @@ def compare(
 
 
 def _next(run_a: str, run_b: str) -> str:
-    """The command that can find the cause."""
+    """Return the command that can find the cause."""
     from orchestrator.api.comparing import cannot_confirm
 
     why = cannot_confirm(run_a, run_b)
@@ -67,5 +67,5 @@ def _next(run_a: str, run_b: str) -> str:
         return f"Next: orch compare {run_a} {run_b} --confirm    # finds the cause by running steps again"
     return (
         f"The cause cannot be found by running these steps again: {why}.\n"
-        "Next: orch train --local-parity    # looks for the cause while it compares"
+        "Next: orch train --local-parity    # searches for the cause while it compares"
     )

@@ -10,7 +10,7 @@ from orchestrator.cli.output import emit, guarded
 def costs(as_json: Json = False) -> None:
     """Show the costs of each lease, project and month.
 
-    Reads the ledgers; asks no cloud.
+    Reads the ledgers; contacts no cloud.
     """
     from orchestrator.api import costs as sum_up
     from orchestrator.report.costs import costs_text

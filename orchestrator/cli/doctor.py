@@ -16,7 +16,8 @@ Cloud = Annotated[
     typer.Argument(metavar=f"[{'|'.join(clouds.elsewhere())}]", help="A cloud. Default: this computer."),
 ]
 Wanted = Annotated[
-    Path | None, typer.Argument(metavar="[PROFILE]", help="Also check image and quota for its machine.")
+    Path | None,
+    typer.Argument(metavar="[PROFILE]", help="Also check image and quota for the machine of this profile."),
 ]
 Region = Annotated[
     str | None,

@@ -1,4 +1,4 @@
-"""orch explain: what an error means, what it leaves, and what to do."""
+"""orch explain: what an error means, what still exists after it, and what to do."""
 
 from __future__ import annotations
 
@@ -20,7 +20,7 @@ def explain(
     ] = None,
     as_json: Json = False,
 ) -> None:
-    """Explain an error, an exit code or a lint rule: what it means, what is left, and what to do."""
+    """Explain an error, an exit code or a lint rule: what it means, what still exists, and what to do."""
     from orchestrator.report.explained import PAGES, list_text, text_of
 
     if code is None:

@@ -67,7 +67,7 @@ def gc_text(report: Mapping[str, Any]) -> str:
     if not machines:
         return "\n".join([*lines, f"orch has no machine on {seen}."])
     said = [f"{counted(len(machines), 'machine')} on {seen}"]
-    said += [f"{count['due']} to delete" if report["dry_run"] else f"{count['ended']} deleted and gone"]
+    said += [f"{count['due']} to delete" if report["dry_run"] else f"{count['ended']} deleted"]
     said += [f"{count['unproven']} may still exist and cost money"] if count["unproven"] else []
     kept = sum(one["outcome"] == "kept" for one in machines)
     said += [f"{kept} kept because of results that were not pulled"] if kept else []

@@ -1,7 +1,5 @@
-"""Groups of commands: the list in `orch --help`, and commands that are built when they are asked for.
-
-typer evaluates the annotations of each command that it builds. For all of them, that takes longer than most
-verbs do.
+"""Groups of commands: the list in `orch --help`, and commands that are built only when they are used.
+Building a command takes time, because typer evaluates its annotations.
 """
 
 from __future__ import annotations
@@ -53,7 +51,7 @@ SECTIONS: Mapping[str, tuple[str, ...]] = {
 
 
 class App(typer.Typer):
-    """A Typer that registers commands by name, for a group that builds them."""
+    """A Typer that registers commands by name, and builds them only when they are used."""
 
     def __init__(self, **settings: Any) -> None:
         registered: dict[str, CommandInfo] = {}
@@ -77,7 +75,7 @@ class App(typer.Typer):
 
 
 class Commands(Mapping[str, Any]):
-    """The commands of a group by name. One that is only registered is built when it is read."""
+    """The commands of a group by name. A registered command is built when it is read."""
 
     def __init__(self, known: Mapping[str, Any]) -> None:
         self._known = dict(known)

@@ -21,7 +21,7 @@ def runs(
     """List the project's runs, newest first.
 
     Shows how each run ended, its parity verdict, its cost and where its results are. With a team's ledger,
-    runs of other computers are included. Asks no cloud.
+    runs of other computers are included. Contacts no cloud.
     """
     from orchestrator.api import Project, history
     from orchestrator.report.history import history_text

@@ -19,7 +19,9 @@ app = App(name="image", help="Make, list or delete machine images that hold a pr
 
 Clouds = Annotated[
     list[str] | None,
-    typer.Option("--cloud", metavar="CLOUD", help="Ask this cloud. Default: those of this project's leases."),
+    typer.Option(
+        "--cloud", metavar="CLOUD", help="Only this cloud. Default: those of this project's leases."
+    ),
 ]
 
 
@@ -29,7 +31,7 @@ def bake(
     profile: ProfilePath = None,
     name: Annotated[
         str | None,
-        typer.Option("--name", metavar="NAME", help="Name of the image. Default: by its contents."),
+        typer.Option("--name", metavar="NAME", help="Name of the image. Default: derived from its contents."),
     ] = None,
     sets: Sets = None,
     yes: Annotated[
@@ -37,10 +39,10 @@ def bake(
     ] = False,
     as_json: Json = False,
 ) -> None:
-    """Make an image with the packages of PROFILE, which a later `orch up` boots by itself.
+    """Make an image with the packages of PROFILE, from which a later `orch up` boots automatically.
 
-    Creates a machine, installs the packages, makes the image and deletes the machine. Safe to repeat.
-    The image costs money until `orch image delete`.
+    Creates a machine, installs the packages, makes the image and deletes the machine. Safe to repeat. The
+    image costs money until `orch image delete`.
     """
     from orchestrator import api
     from orchestrator.cli import approval, progress
@@ -86,7 +88,8 @@ def delete(
 
     deleted = [_plain(each.image) for each in api.delete_image(name, clouds or ())]
     text = "\n".join(
-        f"{each['name']} was deleted from {each['provider']}; it costs nothing any more." for each in deleted
+        f"{each['name']} was deleted from {each['provider']}; it no longer costs anything."
+        for each in deleted
     )
     emit("image.delete", {"images": deleted}, as_json, text)
 

@@ -21,7 +21,9 @@ def init(
     force: Annotated[bool, typer.Option("--force", help="Overwrite an existing profile.")] = False,
     terraform: Annotated[
         Path | None,
-        typer.Option("--terraform", metavar="DIR", help="Use the outputs of this terraform folder."),
+        typer.Option(
+            "--terraform", metavar="DIR", help="Use the outputs of the terraform run in this folder."
+        ),
     ] = None,
     add_data: Annotated[
         list[Path] | None,
@@ -29,7 +31,7 @@ def init(
     ] = None,
     as_json: Json = False,
 ) -> None:
-    """Write orch.yaml for a project, or add data to it."""
+    """Write orch.yaml for a project, or add data to an existing profile."""
     from orchestrator.api import hint
     from orchestrator.api.schemas import missing_lock, start_profile
     from orchestrator.api.terraform import terraform_outputs
@@ -69,11 +71,14 @@ def lock(
     output: Annotated[
         Path | None,
         typer.Option(
-            "--output", "-o", metavar="FILE", help="The lock. Default: requirements.lock beside it."
+            "--output",
+            "-o",
+            metavar="FILE",
+            help="The lock file to write. Default: requirements.lock beside SOURCE.",
         ),
     ] = None,
     upgrade: Annotated[
-        bool, typer.Option("--upgrade", help="Take newer versions than an existing lock has.")
+        bool, typer.Option("--upgrade", help="Upgrade packages beyond the versions in an existing lock.")
     ] = False,
     as_json: Json = False,
 ) -> None:

@@ -1,4 +1,4 @@
-"""Keys that are pressed while a command shows something on the whole terminal."""
+"""Read single keys while a command uses the whole terminal."""
 
 from __future__ import annotations
 
@@ -16,8 +16,8 @@ from contextlib import contextmanager
 def keys() -> Iterator[Callable[[float], str]]:
     """Yield a function that waits some seconds for a key, and returns it, or "" if none was pressed.
 
-    Keys are not echoed in the block; Ctrl-C and Ctrl-Z do what they always do. Where stdin is no terminal, or
-    one that belongs to another job of the shell (`orch top &`), no key is read.
+    In the block, keys are not echoed; Ctrl-C and Ctrl-Z work as usual. If stdin is no terminal, or the
+    process is in the background (`orch top &`), no key is read.
     """
     if not _ours():
         yield _none

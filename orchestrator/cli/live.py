@@ -58,7 +58,7 @@ class Live(progress.Moving):
         self._draw()
 
     def close(self) -> None:
-        """Remove the line. A run that follows draws it again."""
+        """Remove the status line. The next run draws it again."""
         with self._line.lock:
             if self._ticking is not None:
                 self._ticking.set()
@@ -67,7 +67,7 @@ class Live(progress.Moving):
             self._pace = None
 
     def end(self) -> None:
-        """Show what waited for the end of its line, and remove the status line."""
+        """Show buffered output, and remove the status line."""
         self.close()
         self._write(self._folded.rest())
 
@@ -81,7 +81,7 @@ class Live(progress.Moving):
             self._draw()
 
     def _draw(self) -> None:
-        """Draw the line. A terminal that was closed is noticed by whoever writes the output."""
+        """Draw the line. A closed terminal is ignored here: writing the output reports it."""
         with self._line.lock, suppress(OSError, ValueError):
             width = self._line.columns
             if self._pace is not None:

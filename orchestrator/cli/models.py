@@ -21,7 +21,7 @@ def models(
 ) -> None:
     """List the models that passed the gate of their profile, and which of them is current.
 
-    `models/current` is a link to the folder of the current run. A run that succeeds takes its place where it
+    `models/current` is a link to the folder of the current run. A run that succeeds becomes current if it
     passes `accept:` in the profile.
     """
     from orchestrator import api
@@ -37,7 +37,7 @@ def rollback(
         str | None,
         typer.Argument(
             metavar="[RUN]",
-            help="An accepted run; default: the one that was current before.",
+            help="The accepted run to make current. Default: the previous one.",
             autocompletion=run_ids,
         ),
     ] = None,
@@ -46,7 +46,7 @@ def rollback(
     ] = "current",
     as_json: Json = False,
 ) -> None:
-    """Make the model that was current before current again."""
+    """Make the previous model current again."""
     from orchestrator import api
     from orchestrator.cli import progress
     from orchestrator.report.promotion import rollback_text

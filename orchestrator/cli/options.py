@@ -33,7 +33,7 @@ def lease_ids(incomplete: str) -> list[str]:
 
 
 def chosen(profile: Path | None) -> Path:
-    """Return the profile that was typed, or the project's own."""
+    """Return the given profile, or the project's default one."""
     if profile is not None:
         return profile
     from orchestrator.api import Project
@@ -47,7 +47,7 @@ Lease = Annotated[
     typer.Option(
         "--lease",
         metavar="NAME",
-        help="The lease, as `orch status` names it, if the project has several.",
+        help="The lease, as `orch status` shows it, if the project has several.",
         autocompletion=lease_ids,
     ),
 ]

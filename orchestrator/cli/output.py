@@ -100,7 +100,7 @@ def _letter(error: OrchError) -> str:
 
 
 def _show_run(error: NotAccepted) -> None:
-    """The screen of the run, which succeeded."""
+    """Print the run's summary. The run succeeded, but its model was not accepted."""
     from orchestrator.model import RunRecord
     from orchestrator.report.run import summary
 
@@ -109,7 +109,9 @@ def _show_run(error: NotAccepted) -> None:
 
 
 def _kept(error: OrchError) -> Path | None:
-    """The log of this command, with the error in it; None if the command failed before it did anything."""
+    """Return this command's log file, with the error in it; None if the command failed before it did
+    anything.
+    """
     log = current()
     if log is None or log.path is None:
         return None

@@ -19,19 +19,19 @@ Trace = Annotated[
         "--trace",
         min=0,
         metavar="STEPS",
-        help="Also trace this many steps with TensorFlow's profiler.",
+        help="Trace this many additional steps with TensorFlow's profiler.",
     ),
 ]
 Rounds = Annotated[
     int,
-    typer.Option("--rounds", min=3, max=99, metavar="N", help="How often to measure each input."),
+    typer.Option("--rounds", min=3, max=99, metavar="N", help="How many times to measure each input."),
 ]
 Staging = Annotated[
     str | None,
     typer.Option(
         "--staging",
         metavar="DIR",
-        help="With --try: a folder on a fast disk; reading from a copy there is tried too.",
+        help="With --try: a folder on a fast disk. Also measures with a copy of the data there.",
     ),
 ]
 

@@ -69,7 +69,7 @@ class Lines:
 
 
 class Moving(Lines):
-    """Lines for a terminal: the current transfer is redrawn in place."""
+    """Progress for a terminal: the line of the current transfer is updated in place."""
 
     def __init__(self, stream: TextIO, log: CommandLog | None = None) -> None:
         super().__init__(stream, log)
@@ -104,7 +104,7 @@ def _rate(count: int, seconds: float) -> str:
 
 
 def progress(environ: Mapping[str, str] = os.environ) -> Lines:
-    """Choose for this stderr. TERM=dumb and CI disable redrawing."""
+    """Return the progress reporter for this stderr. TERM=dumb and CI disable redrawing."""
     log = current()
     made = Moving(sys.stderr, log) if is_moving(environ) else Lines(sys.stderr, log)
     listen(made)
@@ -112,7 +112,9 @@ def progress(environ: Mapping[str, str] = os.environ) -> Lines:
 
 
 def listen(to: Lines) -> None:
-    """Report what orch's rooms log, such as commands on a machine and repeated calls, as details of `to`."""
+    """Pass log messages of orch's modules, such as commands on a machine and retried calls, to `to` as
+    details.
+    """
     import logging
 
     class Handler(logging.Handler):

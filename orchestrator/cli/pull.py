@@ -24,7 +24,10 @@ def pull(
         bool, typer.Option("--all", help="Pull every run of the lease that has ended.")
     ] = False,
     again: Annotated[
-        bool, typer.Option("--again", help="Pull the files as they are on the machine now.")
+        bool,
+        typer.Option(
+            "--again", help="List the files on the machine again, and pull those that were changed or added."
+        ),
     ] = False,
     store: Annotated[
         str | None,

@@ -29,11 +29,10 @@ def rerun(
     ] = False,
     as_json: Json = False,
 ) -> None:
-    """Repeat a run from its record, with its own profile, lock, data and code, and compare the two.
-
-    The code comes from git and from what was kept beside the record; your files are only read. It runs on
-    the leased machine, or on one that is created and deleted. Exit code 0 if outputs, metrics and recorded
-    tensors are the same, 7 if not; 2 if the run cannot be repeated, else as of `orch train`.
+    """Repeat a run with the recorded profile, lock, data and code, and compare the two runs. The code comes
+    from git and from the copies beside the record; your files are only read. It runs on the leased machine,
+    or on one that is created and deleted. Exit code 0 if outputs, metrics and recorded tensors are the same,
+    7 if not; 2 if the run cannot be repeated, else as for `orch train`.
     """
     from orchestrator import api
     from orchestrator.cli import approval

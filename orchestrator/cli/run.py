@@ -26,7 +26,7 @@ def run(
         bool,
         typer.Option(
             "--retry-failed/--no-retry-failed",
-            help="Whether to retry a run id that failed or was lost.",
+            help="Whether to make a new attempt if the run id has failed or was lost before.",
         ),
     ] = True,
     parallel: Parallel = False,
@@ -36,7 +36,10 @@ def run(
     ] = False,
     sets: Sets = None,
     yes: Annotated[  # noqa: ARG001 (there is no question)
-        bool, typer.Option("--yes", "-y", help="Accepted as by `orch up`; `run` never asks.")
+        bool,
+        typer.Option(
+            "--yes", "-y", help="No effect: `orch run` never asks. Accepted because `orch up` has it."
+        ),
     ] = False,
     as_json: Json = False,
 ) -> None:

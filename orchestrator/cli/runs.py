@@ -1,4 +1,4 @@
-"""Shared by train, run, watch, logs and pull: where output goes, and how a run is shown."""
+"""Helpers of train, run, watch, logs and pull: write a job's output, and show a run."""
 
 from __future__ import annotations
 

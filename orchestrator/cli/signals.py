@@ -13,7 +13,8 @@ _STOPS = (signal.SIGTERM, signal.SIGHUP)
 
 @contextmanager
 def stopped_as_interrupted() -> Iterator[None]:
-    """SIGTERM and SIGHUP raise KeyboardInterrupt in the block, so that it can say what it leaves.
+    """In the block, SIGTERM and SIGHUP raise KeyboardInterrupt, so that the command can report what still
+    exists.
 
     A second one ends the process at once. A signal that is ignored (nohup) stays ignored.
     """

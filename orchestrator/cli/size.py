@@ -53,11 +53,9 @@ def size(
     sets: Sets = None,
     as_json: Json = False,
 ) -> None:
-    """Measure the memory, cores and disk that a training needs.
-
-    A scratch run on this computer gives the minimums that a machine must have. Exit codes: 0 success, 1 not
-    enough memory here, 2 nothing to measure or the profile cannot be written, 6 the program failed before
-    its first step, 130 interrupted.
+    """Measure the memory, cores and disk that a training needs, by a scratch run on this computer. Exit
+    codes: 0 success, 1 not enough memory here, 2 nothing to measure or the profile cannot be written, 6 the
+    program failed before its first step, 130 interrupted.
     """
     from orchestrator import api
     from orchestrator.cli import progress
@@ -88,7 +86,7 @@ def size(
 
 @contextmanager
 def _scratch() -> Iterator[None]:
-    """Turn Ctrl-C into a message and exit code 130; the scratch run leaves nothing behind."""
+    """Turn Ctrl-C into a message and exit code 130; the scratch run is removed."""
     try:
         yield
     except KeyboardInterrupt:

@@ -28,16 +28,16 @@ def ssh(
 ) -> None:
     """Open a shell on the machine, or run a command there.
 
-    The connection is made only if the machine shows its verified host key. Options of orch stand before the
-    command; all after its first word is the command's.
+    The connection is made only if the machine shows its verified host key. Options of orch come before the
+    command; everything after its first word is passed to it.
     """
-    from orchestrator.api import ssh as door
+    from orchestrator.api import ssh as ssh_verbs
 
-    argv = door.ssh_command(command or (), forwards=forwards or (), lease=lease)
+    argv = ssh_verbs.ssh_command(command or (), forwards=forwards or (), lease=lease)
     if as_json:
         emit("ssh", {"argv": argv}, True, "")
     else:
-        door.exec_ssh(argv)
+        ssh_verbs.exec_ssh(argv)
 
 
 @guarded
@@ -49,18 +49,17 @@ def forward(
     lease: Lease = None,
     as_json: _AsArgv = False,
 ) -> None:
-    """Forward ports of the machine to this computer, until Ctrl-C.
-
-    For a notebook or a server that runs there. Only this computer can connect to them.
+    """Forward ports of the machine to this computer, until Ctrl-C, for a notebook or a server on the machine.
+    Only this computer can connect to them.
     """
-    from orchestrator.api import ssh as door
+    from orchestrator.api import ssh as ssh_verbs
 
-    argv, told = door.forward_command(ports, lease=lease)
+    argv, told = ssh_verbs.forward_command(ports, lease=lease)
     if as_json:
         emit("forward", {"argv": argv, "ports": told}, True, "")
         return
     print(ours("\n".join([*told, "Ctrl-C ends this."])), file=sys.stderr, flush=True)
-    door.exec_ssh(argv)
+    ssh_verbs.exec_ssh(argv)
 
 
 @guarded
@@ -72,13 +71,13 @@ def ssh_config(
 ) -> None:
     """Write an ssh configuration with this project's machines, for ssh, rsync, scp and editors.
 
-    Each machine is known by the name of its lease, as `orch status` shows it, and by the name of its profile
-    if that is unique. Repeat it when machines were created or deleted.
+    The host names are those of the leases, as `orch status` shows them, and of the profiles if unique. Repeat
+    it after machines were created or deleted.
     """
-    from orchestrator.api import ssh as door
+    from orchestrator.api import ssh as ssh_verbs
     from orchestrator.cli import progress
 
-    found = door.ssh_config(install=install, progress=progress.progress())
+    found = ssh_verbs.ssh_config(install=install, progress=progress.progress())
     if not found.hosts:
         text = f"No machine of this project has an address now; {found.file} is empty."
     elif found.included:

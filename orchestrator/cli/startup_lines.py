@@ -18,7 +18,7 @@ _PREFIXES = (
 """Starts of lines, with 0 for every digit."""
 
 _TWICE = re.compile(rb"^(E0000 |0000-00-00 00:00:00.000000: E ).*Unable to register cu(FFT|DNN|BLAS) factory")
-"""Logged at every start with CUDA, since TensorFlow's libraries register these twice."""
+"""TensorFlow logs these at every start with CUDA, because its libraries register them twice."""
 _TWICE_PREFIXES = (b"E0000 00:00:0000000000.000000", b"0000-00-00 00:00:00.000000: E ")
 
 _GPU = b"Created device"
@@ -28,7 +28,7 @@ _LONGEST = 4096
 
 
 class Folded:
-    """Filters output piece by piece: start-up lines are left out, and counted in one line instead."""
+    """Filter output piece by piece: replace start-up lines by one line with their number."""
 
     def __init__(self) -> None:
         self._begun = b""
@@ -41,7 +41,7 @@ class Folded:
         return shown + (self._told() + begun if begun and not self._begun else b"")
 
     def rest(self) -> bytes:
-        """Return what waited for the end of its line, when no more output comes."""
+        """Return the buffered incomplete line, after the last piece."""
         begun, self._begun = self._begun, b""
         return self._told() + begun
 

@@ -1,4 +1,4 @@
-"""A line at the bottom of the terminal, below text that scrolls as it would without it."""
+"""A status line at the bottom of the terminal, below text that scrolls as usual."""
 
 from __future__ import annotations
 
@@ -10,15 +10,15 @@ _LEAST_ROWS = 5
 
 _SAVE, _RESTORE = "\x1b7", "\x1b8"
 _MAKE_ROOM = "\x1bD\x1b[1A"
-"""One row down in the same column, which scrolls the last row up, and back."""
+"""Move the cursor down one row, which scrolls if it is in the last row, and up again."""
 
 
 class StatusLine:
-    """Keeps the last row of the terminal behind `stream` for itself, by a scrolling region (DECSTBM).
+    """Reserves the last row of the terminal at `stream`, by a scrolling region (DECSTBM).
 
     The cursor stays where the text left it, so unfinished lines and progress bars are not disturbed. Nothing
-    is drawn on a terminal of less than 5 rows. Calls are safe from several threads, if whoever else writes to
-    `stream` holds `lock`.
+    is drawn on a terminal of less than 5 rows. Safe to call from several threads, if other writers to
+    `stream` hold `lock`.
     """
 
     def __init__(self, stream: BinaryIO) -> None:
@@ -27,7 +27,7 @@ class StatusLine:
         self._rows: int | None = None
 
     def draw(self, text: str, columns: int) -> None:
-        """Show `text`, which has no control characters but colours, and at most `columns` - 1 columns."""
+        """Show `text`: at most `columns` - 1 columns, without control characters other than colours."""
         with self.lock:
             now, rows = self._size()
             if rows < _LEAST_ROWS or columns != now:
@@ -41,7 +41,7 @@ class StatusLine:
         return self._size()[0]
 
     def close(self) -> None:
-        """Give the row back, empty. May be called again."""
+        """Clear the row and release it. May be called again."""
         with self.lock:
             if self._rows is not None:
                 row = min(self._rows, self._size()[1])

@@ -1,4 +1,4 @@
-"""orch sweep: one profile with several parameter values; orch sweep status: how that stands."""
+"""orch sweep: one profile with several parameter values; orch sweep status: its progress."""
 
 from __future__ import annotations
 
@@ -42,11 +42,21 @@ Cluster = Annotated[
 ]
 MaxPrice = Annotated[
     float | None,
-    typer.Option("--max-price", metavar="USD", min=0, help="Limit of what all machines cost an hour."),
+    typer.Option(
+        "--max-price",
+        metavar="USD",
+        min=0,
+        help="Limit of the price of all machines together, in US dollars per hour.",
+    ),
 ]
 Budget = Annotated[
     float | None,
-    typer.Option("--budget", metavar="USD", min=0, help="Start no run once the machines have cost this."),
+    typer.Option(
+        "--budget",
+        metavar="USD",
+        min=0,
+        help="Start no further run once the machines have cost this many US dollars.",
+    ),
 ]
 
 
@@ -76,7 +86,7 @@ def sweep(
 
     `{lr}` in the profile's command stands for the value of lr; the run also has it as ORCH_PARAM_LR. Each
     combination is an ordinary run. Machines are created when a run needs one, and deleted at the end. A
-    repeated call continues. `orch sweep status` shows how it stands.
+    repeated call continues. `orch sweep status` shows its progress.
     """
     from orchestrator import api
     from orchestrator.report.sweep import sweep_text
@@ -127,5 +137,7 @@ def _carried_out(profile: str, matrix: list[str], yes: bool, options: dict[str, 
 
 
 def _exit_code(done: Sweep) -> int:
-    """Return that of the first run that failed; if runs were only not started, that of a used up budget."""
+    """Return that of the first run that failed; if none failed but some were not started, that of an
+    exhausted budget.
+    """
     return next((point.error.exit_code for point in done.failed if point.error), EXIT_CAPACITY)

@@ -29,7 +29,7 @@ def tensorboard(
 ) -> None:
     """Show a run in TensorBoard on this computer, live while it trains, until Ctrl-C.
 
-    With --json, only download what the run wrote for TensorBoard so far, and tell where it is.
+    With --json, only download the files for TensorBoard that exist now, and print their folder.
     """
     from orchestrator.api import tensorboard as board
     from orchestrator.cli import progress
@@ -42,7 +42,7 @@ def tensorboard(
 
     def show(found: Board) -> None:
         shown.append(found)
-        live = "" if found.ended else " What the run writes comes every 5 seconds."
+        live = "" if found.ended else " New data are downloaded every 5 seconds."
         told = f"{found.run_id}: http://localhost:{port}/\nCtrl-C ends this.{live}"
         print(ours(told), file=sys.stderr, flush=True)
 

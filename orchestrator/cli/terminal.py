@@ -1,4 +1,4 @@
-"""Filter output for the user's terminal: text and colours pass, other control sequences do not."""
+"""Filter output for the user's terminal: keep text and colours, remove other control sequences."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""orch top: what machines and runs are doing now."""
+"""orch top: the current state of machines and runs, live."""
 
 from __future__ import annotations
 
@@ -27,14 +27,14 @@ _QUIT = ("q", "Q")
 @guarded
 def top(
     every: Annotated[
-        float, typer.Option("--every", min=0.5, metavar="SECONDS", help="Time between two looks.")
+        float, typer.Option("--every", min=0.5, metavar="SECONDS", help="Time between two updates.")
     ] = 2.0,
-    once: Annotated[bool, typer.Option("--once", help="Print one look and end.")] = False,
+    once: Annotated[bool, typer.Option("--once", help="Print the state once and end.")] = False,
     as_json: Json = False,
 ) -> None:
     """Show what the project's machines and runs are doing, live, until q or Ctrl-C.
 
-    With --once, with --json, or if stdout is no terminal, it prints one look and ends.
+    With --once, with --json, or if stdout is no terminal, it prints the state once and ends.
     """
     from orchestrator import api
 
@@ -47,7 +47,7 @@ def top(
 
 
 def _live(asked: Top, every: float) -> None:
-    """Look again and again, until q is pressed or Ctrl-C interrupts."""
+    """Update the screen until q or Ctrl-C is pressed."""
     from orchestrator.cli.keys import keys
 
     try:
@@ -64,7 +64,9 @@ def _live(asked: Top, every: float) -> None:
 
 @contextmanager
 def _full_screen() -> Iterator[Callable[[str], None]]:
-    """Yield what shows a text instead of all that the terminal shows; at the end, that is back."""
+    """Yield a function that shows a text on the whole terminal. The previous content is restored at the
+    end.
+    """
 
     def show(text: str) -> None:
         columns, rows = shutil.get_terminal_size((80, 24))

@@ -1,4 +1,4 @@
-"""Verbs: their options for loudness, their log file, and errors for arguments that they do not take."""
+"""The classes of verbs: --quiet and --verbose, the log file, and errors for surplus arguments."""
 
 from __future__ import annotations
 
@@ -30,7 +30,7 @@ _META = "orch.loudness"
 
 
 def _setting(which: Loudness) -> Callable[[typer.Context, bool], None]:
-    """Set the loudness of a command; the last option on the command line counts."""
+    """Return the callback that sets how much a command prints; the last option on the command line counts."""
 
     def keep(ctx: typer.Context, given: bool) -> None:
         if given:
@@ -52,7 +52,7 @@ _Verbose = Annotated[
 
 
 def _with_loudness(quiet: _Quiet = False, verbose: _Verbose = False) -> None:
-    """Declare the options that every verb has."""
+    """Declare --quiet and --verbose, which every verb has."""
 
 
 @cache

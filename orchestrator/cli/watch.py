@@ -1,4 +1,4 @@
-"""orch watch: follow a run to its end, whoever started it."""
+"""orch watch: follow a run to its end, also one that another process started."""
 
 from __future__ import annotations
 

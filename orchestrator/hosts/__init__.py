@@ -1,6 +1,5 @@
-"""Ways onto a machine: over ssh, or here as a process of this computer.
-
-Both answer to `model.Host`. `connect` loads the one, `hosts.here` is the other.
+"""Run commands and copy files on a machine over ssh (`connect`), or on this computer (`hosts.here`). Both
+implement `model.Host`.
 """
 
 from __future__ import annotations
@@ -22,7 +21,7 @@ def connect(
     file without a passphrase, is offered: no agent and none of the user's keys. If the machine does not
     answer yet, connecting is retried for `timeout` seconds.
 
-    Raises HostKeyError for a key that the provider did not vouch for, HostError for everything else.
+    Raises HostKeyError for a key that the provider did not report, HostError for everything else.
     """
     from orchestrator.hosts.ssh import connect as connect_ssh
 

@@ -63,7 +63,7 @@ def remove_abandoned(folder: Path, name: str | None = None) -> None:
     """Remove unfinished files and folders in `folder` whose writer was killed; only those of `name`, if
     given.
 
-    Their names contain the process id of the writer. What cannot be removed stays.
+    Their names contain the process id of the writer. Errors are ignored.
     """
     form = re.compile((re.escape(f".{name[:100]}.") if name else r"\..+\.") + r"(\d+)\.\w+\.part")
     with contextlib.suppress(OSError), os.scandir(folder) as entries:

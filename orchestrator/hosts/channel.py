@@ -23,7 +23,7 @@ _NOISE = 1 << 20
 _LAST_STATUS = 255
 _DIGITS = 12
 _POLL = 0.1
-"""Seconds between checks of the other stream and of the clock while one stream is silent."""
+"""Seconds between checks of the other stream and of the time limit while one stream is silent."""
 
 
 class AfterMark:
@@ -33,7 +33,7 @@ class AfterMark:
         self._mark = mark
         self.noise = bytearray()
         self.line: bytes | None = None
-        """The marked line itself, without its end; None while it has not come."""
+        """The marked line itself, without its end; None until it has arrived."""
 
     def feed(self, data: bytes) -> bytes:
         if self.line is not None:
@@ -141,9 +141,8 @@ class SshChannel:
 
     @contextmanager
     def _contact(self) -> Iterator[None]:
-        """Translate what the library raises if it cannot send: an EOFError, or a stuck key exchange.
-
-        Reads send too: they announce that there is room again.
+        """Translate the library's errors of sending: EOFError, or a hanging key exchange. Reads send too, to
+        enlarge the ssh window.
         """
         try:
             yield
@@ -222,9 +221,7 @@ class SshChannel:
         return 128 + number
 
     def _check_whole(self) -> None:
-        """Raise unless the other side confirmed the end of its output; otherwise the output may be
-        incomplete.
-        """
+        """Raise if the other side did not confirm the end of its output, which may then be incomplete."""
         if not self._raw.eof_received:
             raise self._lost(f"while `{shown(self._argv)}` ran")
 

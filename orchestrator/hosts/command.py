@@ -9,7 +9,7 @@ STOP_GRACE = 2.0
 """Seconds between SIGTERM and SIGKILL for a command that ran out of time."""
 
 # The login shell's start-up files may print anything before our command begins: output counts from
-# the mark on. `$$` stays the command's own pid, because each step replaces the one before it; sshd
+# the mark on. `$$` stays the command's own pid, because exec keeps the process; sshd
 # starts every session in its own process group, so it is the group's number too.
 _BEGIN = r"""printf '%s %s\n' "$0" "$$"; printf '%s\n' "$0" >&2; exec "$@" """
 

@@ -1,4 +1,4 @@
-"""Free space on this computer, by the file system of a path, in bytes and in words."""
+"""Free space on this computer, by the file system of a path, in bytes and as text."""
 
 from __future__ import annotations
 

@@ -1,7 +1,7 @@
 """Host keys: the expected ones, the one that was shown, and the pins of each machine.
 
 A pin is a line of a known_hosts file whose first field is the machine's id. So an address that another
-machine had before raises no alarm, and `ssh -o HostKeyAlias=<id>` reads the same file.
+machine had before causes no error, and `ssh -o HostKeyAlias=<id>` reads the same file.
 """
 
 from __future__ import annotations
@@ -58,7 +58,7 @@ def _parse_line(line: str) -> HostKey:
 
 
 def expected_keys(machine_id: str, vouched: Sequence[str], known_hosts: Path) -> tuple[HostKey, ...]:
-    """Return the keys that may be shown: those that the provider vouches for, restricted to the pinned ones.
+    """Return the accepted keys: those that the provider reports, restricted to the pinned ones.
 
     Raises HostKeyError if there is no key, or none in common with the pins.
     """
@@ -84,7 +84,7 @@ def expected_keys(machine_id: str, vouched: Sequence[str], known_hosts: Path) ->
 
 
 def verify(machine_id: str, shown: HostKey, admitted: Sequence[HostKey]) -> None:
-    """Raise HostKeyError unless the key that the machine showed is one of `admitted`."""
+    """Raise HostKeyError if the key that the machine showed is not one of `admitted`."""
     if shown in admitted:
         return
     raise HostKeyError(

@@ -1,4 +1,4 @@
-"""One key pair per lease: it opens one machine and is deleted with it."""
+"""One key pair per lease: it gives access to one machine and is deleted with it."""
 
 from __future__ import annotations
 

@@ -18,7 +18,8 @@ SPARE = 64 << 20
 def too_much(argv: Sequence[str], where: str, most: int) -> MalformedAnswer:
     """Return the error for a command that prints more than its limit."""
     return MalformedAnswer(
-        f"`{shown(argv)}` on {where} printed more than {most:,} bytes. It was stopped, and not used.",
+        f"`{shown(argv)}` on {where} printed more than {most:,} bytes. It was stopped, and its output was "
+        "not used.",
         exists=f"{where} may still be running and cost money.",
         next_command="orch status",
     )

@@ -1,8 +1,6 @@
 """Replace a machine's host key by one that is created on the machine, over a connection that its present key
-verified.
-
-A key that was sent to the machine may have been read on the way. If the renewal is killed at any point, the
-next call continues where it stopped; at every point the machine has a key that was recorded.
+verified. A key that was sent to the machine may have been read by others. If the renewal is killed at any
+point, the next call continues where it stopped; at every point the machine has a key that was recorded.
 """
 
 from __future__ import annotations
@@ -67,11 +65,11 @@ def renew(
     vouch: Callable[[Sequence[str]], None],
     reconnect: Callable[[str], Host],
 ) -> Host:
-    """Return a connection to the same machine, verified by a key that never left it. Closes `host`.
+    """Return a connection to the same machine, verified by a key that was created there. Closes `host`.
 
-    `present` is the key ("type base64") that was sent; `vouch` makes the provider record keys, the new one
-    first; `reconnect` opens a connection that only the given key verifies. Raises HostError if the machine
-    cannot change its key: the old key then stays valid, and this can be called again.
+    `present` is the key ("type base64") that was sent; `vouch(keys)`: let the provider record keys, the new
+    one first; `reconnect(key)`: open a connection that only this key verifies. Raises HostError if the
+    machine cannot change its key: the old key then stays valid, and this can be called again.
     """
     new = _line(_as_root(host, _PREPARE, present), host)
     vouch((new, present))
@@ -109,9 +107,7 @@ def _line(done: Completed, host: Host) -> str:
 
 
 def _reconnected(reconnect: Callable[[str], Host], key: str) -> Host:
-    """Reconnect, with retries: the server shows its old key for a moment after it was told to read the new
-    one.
-    """
+    """Reconnect, with retries: the server shows its old key for a moment after the reload."""
     end = time.monotonic() + RESTART_S
     while True:
         try:

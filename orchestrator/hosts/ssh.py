@@ -61,7 +61,7 @@ _GET = (
     'exec <"$1" && size=$(stat -L -c %s /dev/stdin) && echo "$size" && exec head -c "$size"'
 )
 
-# Otherwise the library's warnings would be printed to the user's terminal.
+# otherwise the library prints its warnings to the user's terminal
 logging.getLogger("paramiko").addHandler(logging.NullHandler())
 
 _LOG = logging.getLogger(__name__)
@@ -90,7 +90,7 @@ class _Transport(paramiko.Transport):
 
 
 class _Complaint(OSError):
-    """The reason for a failed connection, as the tunnel's program printed it."""
+    """The tunnel's program printed an error; the message is its last line."""
 
 
 class SshHost:
@@ -238,7 +238,7 @@ def _shake_hands(
     deadline: float,
     timeout: float,
 ) -> _Transport:
-    """Return an encrypted connection without a login; retries while nobody answers."""
+    """Return an encrypted connection before login; retried until the machine answers or the deadline."""
     pause = 0.05
     cause: Exception | None = None
     while True:
@@ -252,7 +252,7 @@ def _shake_hands(
                 next_command="orch status",
             ) from error
         except (paramiko.SSHException, OSError, EOFError) as error:
-            # The last attempt may only have run out of time; an earlier complaint says more.
+            # The last attempt may only have timed out; an earlier error of the tunnel says more.
             if isinstance(error, _Complaint) or not isinstance(cause, _Complaint):
                 cause = error
             if time.monotonic() + pause >= deadline:
@@ -291,16 +291,16 @@ def _require_session(transport: _Transport) -> None:
     connection has just ended.
     """
     if not (transport.is_active() and transport.initial_kex_done):
-        raise transport.get_exception() or paramiko.SSHException("no encrypted connection came about")
+        raise transport.get_exception() or paramiko.SSHException("no encrypted connection was established")
 
 
 def _told(error: Exception) -> str:
-    return str(error) or "it hung up"
+    return str(error) or "it closed the connection"
 
 
 def _tell_complaint(sock: socket.socket, error: BaseException) -> None:
-    """Raise the message of the tunnel's program, if there is one: it explains the failure better than the
-    closed connection.
+    """Raise _Complaint with the last error line of the tunnel's program, if there is one: it is more specific
+    than `error`.
     """
     complaint = sock.complaint() if isinstance(sock, Piped) else ""
     if complaint and isinstance(error, paramiko.SSHException | OSError | EOFError):
@@ -308,10 +308,8 @@ def _tell_complaint(sock: socket.socket, error: BaseException) -> None:
 
 
 def _watch(transport: paramiko.Transport) -> None:
-    """Ask the machine at intervals whether it answers, and close the connection if it has not for too long.
-
-    Otherwise a command on a hung machine, or behind a cut wire, would block forever, because nothing arrives
-    and nothing fails.
+    """Send keep-alive requests, and close the connection if the machine has not answered for too long.
+    Otherwise a command on a hung or disconnected machine would block forever.
     """
     while transport.is_active():
         hang_up = threading.Timer(LOST_AFTER, transport.close)
@@ -327,7 +325,7 @@ def _watch(transport: paramiko.Transport) -> None:
 
 
 def _first(wanted: Sequence[str], known: Sequence[str]) -> tuple[str, ...]:
-    """Return `known` with its members that are in `wanted` first."""
+    """Return `known`, its members that are in `wanted` first."""
     front = tuple(name for name in wanted if name in known)
     return (*front, *(name for name in known if name not in front))
 

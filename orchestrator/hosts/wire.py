@@ -1,6 +1,5 @@
 """The byte stream to a machine's ssh server: a TCP connection, or the standard streams of a tunnel's program.
-
-The stream itself is not trusted: the layer above verifies the host key.
+It is not trusted: hosts.ssh verifies the host key.
 """
 
 from __future__ import annotations

@@ -32,7 +32,7 @@ from orchestrator.providers import open_provider
 from orchestrator.session.machines import machine_from_holding
 from orchestrator.session.project import Project
 from orchestrator.session.session import open_session
-from orchestrator.session.turns import changing
+from orchestrator.session.work_locks import changing
 
 LONGEST_S = 2 * 3600
 """The longest that the machine lasts of which an image is made, if the profile allows more."""

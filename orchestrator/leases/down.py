@@ -32,7 +32,7 @@ from orchestrator.session.machines import await_existing, end_and_prove, note_en
 from orchestrator.session.owner import forget_folder
 from orchestrator.session.project import Project
 from orchestrator.session.reach import ending_of_machine, require_seen
-from orchestrator.session.turns import changing, starting
+from orchestrator.session.work_locks import changing, starting
 
 
 def down(

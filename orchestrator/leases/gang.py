@@ -29,12 +29,12 @@ from orchestrator.model.counted import counted
 from orchestrator.model.progress import Labelled, notice
 from orchestrator.profile import Profile, load
 from orchestrator.providers import open_provider
-from orchestrator.runs.known import profile_of
+from orchestrator.runs.find_run import profile_of
 from orchestrator.runs.lint_check import check_project
 from orchestrator.session.machines import end_and_prove, machines_of, note_ends, serving
 from orchestrator.session.project import Project
 from orchestrator.session.session import Session, open_session
-from orchestrator.session.turns import changing
+from orchestrator.session.work_locks import changing
 
 _NEVER_TOGETHER = frozenset({"ORC210"})
 """Lint rules for what fails on several machines, after they were paid for."""

@@ -42,7 +42,7 @@ from orchestrator.session.machines import end_and_prove, note_ends
 from orchestrator.session.owner import owner
 from orchestrator.session.project import Project
 from orchestrator.session.reach import MachineGone, Reached, ending_of_machine, wait_until_reachable
-from orchestrator.session.turns import changing
+from orchestrator.session.work_locks import changing
 
 
 def machine_of(

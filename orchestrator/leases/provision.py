@@ -40,7 +40,7 @@ from orchestrator.session.owner import forget_folder, note_folder
 from orchestrator.session.project import Project
 from orchestrator.session.reach import require_seen
 from orchestrator.session.session import Session, local_stack, open_session, read_lock, stack_facts
-from orchestrator.session.turns import one_at_a_time
+from orchestrator.session.work_locks import one_at_a_time
 from orchestrator.stack import Installed
 
 PREPARING_S = 1800.0

@@ -19,7 +19,7 @@ from orchestrator.providers import open_provider
 from orchestrator.session.machines import end_and_prove, note_ends, serving
 from orchestrator.session.project import Project
 from orchestrator.session.reach import require_seen
-from orchestrator.session.turns import changing
+from orchestrator.session.work_locks import changing
 
 _ENDING_S = 300.0
 """Seconds after which a preempted machine is gone."""

@@ -1,7 +1,7 @@
-"""Hazards that can be read from a project's text: what may differ, or fail, on another machine.
+"""Find hazards in a project's source text: code that may fail or behave differently on another machine.
 
-`check` takes texts and returns findings; it opens no file. A rule is data (`Rule`) and a function in
-`rules/` that looks for it; `RULES` is the table of them all.
+`check` takes texts and returns findings; it opens no file. A rule is data (`Rule`) and a function in `rules/`
+that finds it; `RULES` contains all of them.
 """
 
 from orchestrator.lint.check import Checked, Surroundings, check, without_info

@@ -1,4 +1,4 @@
-"""The one entry of this room: texts in, findings out. It reads no file, and fails on no input."""
+"""The entry point of lint: from texts to findings. It reads no file, and no input makes it raise."""
 
 from __future__ import annotations
 
@@ -22,7 +22,7 @@ _LOCKS = {"uv.lock", "pylock.toml", "requirements.lock"}
 
 @dataclass(frozen=True)
 class Surroundings:
-    """What the profile says about the run: whether it asks for a GPU, and which variables it sets."""
+    """Facts of the profile: whether it asks for a GPU, and which variables it sets."""
 
     gpu: bool = False
     variables: frozenset[str] = frozenset()
@@ -55,8 +55,8 @@ def check(
 ) -> Checked:
     """Check files, given as path -> text; paths are relative, with slashes.
 
-    `only`: report these paths; the others are read for what they seed, set and import. `neighbours` are the
-    paths of other existing files: a lock among them pins what a list of packages leaves open.
+    `only`: report these paths; the others are only read for what they seed, set and import. `neighbours` are
+    the paths of other existing files: a lock among them pins the packages of lists without versions.
     """
     settings, around = config or Config(), surroundings or Surroundings()
     there = {*texts, *neighbours}

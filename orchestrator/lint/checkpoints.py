@@ -17,7 +17,7 @@ _PLACES = {BACKUP: (0, "backup_dir"), KEEP: (0, "filepath"), MANAGER: (1, "direc
 
 
 def saved_to(module: Module) -> Iterator[tuple[str, ast.Call, ast.expr]]:
-    """Yield (saver, call, path) of each checkpoint saver that is given a path."""
+    """Yield (saver, call, path) of each call that gets a path at which checkpoints are saved."""
     for call in module.calls:
         name = module.called(call)
         position, keyword = _PLACES.get(name, (-1, ""))
@@ -40,7 +40,7 @@ def checkpoint_folders(code: str) -> tuple[str, ...]:
 
 
 def _below(text: str) -> str:
-    """Return the folder as a profile names it; "" if it is elsewhere or unknown."""
+    """Return the folder relative to the working folder; "" if it is outside or unknown."""
     path = PurePosixPath(text)
     known = UNKNOWN not in text and not path.is_absolute() and ".." not in path.parts
     return str(path) if known and path.parts and not text.startswith("~") else ""

@@ -12,7 +12,7 @@ from orchestrator.lint.rule import Rule
 
 
 class Unknown(ValueError):
-    """A setting that names no rule, or has the wrong type. Its text is a sentence for users."""
+    """A setting names no rule, or has the wrong type. The message is for users."""
 
 
 @dataclass(frozen=True)

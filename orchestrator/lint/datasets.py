@@ -57,7 +57,7 @@ _DEPTH = 6
 
 def is_dataset(module: Module, node: ast.AST | None, depth: int = _DEPTH) -> bool:
     """Whether `node` is a tf.data.Dataset, as far as the text shows."""
-    for _ in range(200):  # a chain of methods, however long
+    for _ in range(200):  # a chain of methods of any length
         if not isinstance(node, ast.Call):
             break
         name = module.called(node)
@@ -82,7 +82,7 @@ def is_dataset(module: Module, node: ast.AST | None, depth: int = _DEPTH) -> boo
 
 
 def _of_records(call: ast.Call) -> bool:
-    """Whether a call is like `x.shuffle(1000)`: only a dataset is shuffled by a number of records."""
+    """Whether a call is like `x.shuffle(1000)`: only datasets have a `shuffle` with a number of records."""
     if not (isinstance(call.func, ast.Attribute) and call.func.attr == "shuffle"):
         return False
     first = call.args[0] if call.args else None

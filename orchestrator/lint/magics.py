@@ -15,8 +15,7 @@ _ASSIGNED = re.compile(r"(\s*[A-Za-z_][\w.,\s]*=\s*)(!|%(?=[A-Za-z]))")
 def without_magics(lines: list[str]) -> Iterator[str]:
     """Return the lines, with those of IPython as `pass` or `x = None` at the same indent.
 
-    Only where a statement can begin: inside brackets and multi-line strings, `%` is an operator or a
-    character.
+    Lines inside brackets or multi-line strings are unchanged: `%` is an operator or a character there.
     """
     state = _State()
     continued = False

@@ -139,7 +139,9 @@ class Module:
         return found
 
     def bound(self, name: ast.Name) -> list[ast.expr]:
-        """Return the expressions that `name` may hold there, from the nearest scope that binds it."""
+        """Return the expressions that may be the value of `name` there, from the nearest scope that binds
+        it.
+        """
         scope: ast.AST | None = self.scope(name)
         while scope is not None:
             if (id(scope), name.id) in self._bindings:
@@ -148,7 +150,7 @@ class Module:
         return []
 
     def _reaching(self, values: list[ast.expr], name: ast.Name, scope: ast.AST) -> list[ast.expr]:
-        """Of several values of one scope, return those that a use below them can still see."""
+        """Return those of several values of one scope that are not overwritten before a use below them."""
         if len(values) < 2 or self.scope(name) is not scope:
             return values
         own = self.statement(name)
@@ -162,7 +164,7 @@ class Module:
         return statement is scope or (statement is not None and self.parent(statement) is scope)
 
     def value(self, node: ast.AST | None) -> ast.AST | None:
-        """Return an expression's value, with a name resolved to the one expression that it holds."""
+        """Return an expression's value, with a name resolved, if only one expression is assigned to it."""
         for _ in range(_DEPTH):
             if not isinstance(node, ast.Name):
                 break

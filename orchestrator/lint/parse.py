@@ -1,4 +1,4 @@
-"""Parse text to a syntax tree, as far as it is Python; the rest is reported as faults, never as an error."""
+"""Parse text to a syntax tree. Parts that are not Python are returned as faults; nothing is raised."""
 
 from __future__ import annotations
 
@@ -78,7 +78,7 @@ def _try(code: str) -> tuple[ast.Module | None, Fault | None]:
 
 
 def _plain(code: str) -> tuple[str, list[int]]:
-    """Return a fragment without the syntax of notebooks, prompts and lists of packages."""
+    """Return a fragment without IPython's syntax, prompts and lines of requirements."""
     lines = textwrap.dedent(code).split("\n")
     if any(line.startswith(">>> ") for line in lines):
         lines = [line[4:] if line.startswith((">>> ", "... ")) else "" for line in lines]

@@ -1,4 +1,4 @@
-"""Modules that run together, and what they do as a whole: what they seed, use, import and set."""
+"""Modules that run together as one program: what it seeds, calls, imports and sets."""
 
 from __future__ import annotations
 
@@ -52,7 +52,7 @@ class Program:
 
     @cached_property
     def runs(self) -> bool:
-        """Whether a module does something when it is run; one that only defines is meant to be imported."""
+        """Whether a module does more than define things when it is run."""
         return any(_acts(module) for module in self.modules)
 
     @cached_property
@@ -119,7 +119,7 @@ def _of_module(module: Module, function: ast.expr) -> bool:
 
 
 def _by_fit(module: Module, call: ast.Call) -> bool:
-    """Whether a tape belongs to a model's own train step, which runs when `fit` is called elsewhere."""
+    """Whether a gradient tape is in a model's `train_step`, which `fit` calls."""
     function = module.scope(call)
     return getattr(function, "name", "") in ("train_step", "test_step") and isinstance(
         module.parent(function), ast.ClassDef
@@ -200,7 +200,7 @@ def _text(module: Module, node: ast.AST | None) -> str:
 
 
 def programs(modules: Sequence[Module]) -> list[Program]:
-    """Group the modules by their imports of each other; each text without imports is a program of its own."""
+    """Group the modules by their imports of each other; a text without such imports is a separate program."""
     whole = [module for module in modules if not module.snippet.fragment]
     found = [Program([module]) for module in modules if module.snippet.fragment]
     group = list(range(len(whole)))

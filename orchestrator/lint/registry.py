@@ -14,7 +14,7 @@ from orchestrator.lint.source import Snippet
 
 @dataclass(frozen=True)
 class Project:
-    """Everything that is checked together. `gpu`: the profile asks for one; `variables`: those that it sets.
+    """All texts of one check. `gpu`: the profile asks for a GPU; `variables`: those that the profile sets.
 
     `locked`: folders whose packages are pinned by a lock with hashes.
     """

@@ -12,7 +12,9 @@ if TYPE_CHECKING:
 
 
 class Severity(StrEnum):
-    """error: fails there, or trains on something else; warning: results can differ; info: worth knowing."""
+    """error: the run fails on another machine, or trains on other data; warning: results can differ; info: a
+    hint.
+    """
 
     ERROR = "error"
     WARNING = "warning"
@@ -21,7 +23,9 @@ class Severity(StrEnum):
 
 @dataclass(frozen=True)
 class Rule:
-    """One kind of hazard. `sees` says what is looked for, `why` the symptom on another machine."""
+    """One kind of hazard. `sees`: the code that it finds; `why`: the symptom on another machine; `fix`: what
+    to do instead.
+    """
 
     id: str
     name: str

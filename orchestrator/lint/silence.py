@@ -17,7 +17,7 @@ _SILENCE = re.compile(r"#\s*orch:\s*ignore(?:\[(?P<rules>[^\]]*)\])?")
 class Silence:
     """The rules that a comment at a line (from 1) of a snippet suppresses; without rules: all.
 
-    A comment on a line of its own applies to the next line of code.
+    A comment alone on its line applies to the next line of code.
     """
 
     line: int

@@ -65,7 +65,7 @@ def language_of(path: str) -> str | None:
 
 
 def snippets(path: str, text: str) -> list[Snippet]:
-    """Return the snippets of a file, in order. A name without a known suffix is taken for Python."""
+    """Return the snippets of a file, in order. A file without a known suffix is treated as Python."""
     language = language_of(path) or "python"
     if _NO_UTF8.search(text):
         if language != "python" or not _CODING.match(text):

@@ -8,7 +8,7 @@ from collections.abc import Iterator
 from orchestrator.lint.module import Module
 
 UNKNOWN = "\x00"
-"""Stands in a text for a part of it that is not known."""
+"""Placeholder for an unknown part of a text."""
 _DEPTH = 7
 _MAX_TEXTS = 16
 _SAME_TEXT = {"str", "os.fspath", "os.path.abspath", "os.path.realpath", "os.path.normpath", "pathlib.Path"}
@@ -28,7 +28,7 @@ def argument(call: ast.Call, position: int, *names: str) -> ast.expr | None:
 
 
 def unclear(call: ast.Call) -> bool:
-    """Whether `call` has arguments that are not written there: *args or **options."""
+    """Whether `call` has arguments that the text does not show: *args or **options."""
     return any(k.arg is None for k in call.keywords) or any(isinstance(a, ast.Starred) for a in call.args)
 
 
@@ -43,7 +43,7 @@ def is_none(node: ast.AST | None) -> bool:
 
 
 def number(module: Module, node: ast.AST | None) -> int | None:
-    """Return the whole number that an expression is, if that is certain."""
+    """Return the whole number to which an expression evaluates; None if it is not certain."""
     found = module.value(node)
     if isinstance(found, ast.Constant) and type(found.value) is int:
         return found.value

@@ -1,9 +1,9 @@
 """Suspect a cause from differences of environment and code, weighed by the stage and the size of the
 difference.
 
-A cause named here is suspected; only running again with that one thing changed can confirm it. A mere
-difference of versions is never accused: measured, several versions of TensorFlow and NumPy are equal to
-the bit.
+A cause named here is suspected; only a repeated run with that one thing changed can confirm it. A difference
+of versions alone is never suspected: several versions of TensorFlow and NumPy were measured to be bitwise
+identical.
 """
 
 from __future__ import annotations
@@ -20,8 +20,8 @@ from orchestrator.parity.wording import difference
 
 @dataclass(frozen=True)
 class Cause:
-    """A sentence with the suspicion, and one with the remedy. `subjects`: the recorded differences that
-    it is about.
+    """A suspected cause and its remedy, one sentence each. `subjects`: the recorded differences that it is
+    about.
     """
 
     sentence: str
@@ -87,19 +87,21 @@ def suspect(
         ) or Cause("the random seed differs or is not set", _SEED)
     if finding.rounding:
         return _pick(found, _BY_STAGE.get(finding.stage, _ARITHMETIC)) or Cause(
-            "another order of sums; nothing that was recorded of the two environments explains it",
+            "numbers are summed in another order; no recorded difference of the two environments explains it",
             "Record it twice on one machine; if those differ too, call "
             "tf.config.experimental.enable_op_determinism().",
         )
     return _pick(found, ("policy", "compile", "devices", "environment")) or Cause(
-        "something inside the step that was not recorded, and may not be the same twice on one machine",
+        "something inside the step that was not recorded, and may differ from run to run on one machine",
         "Record it twice on one machine: if those two differ as well, seed every random operation; if they "
         "are equal, compare versions and devices of the two sides.",
     )
 
 
 def _files(finding: Finding, found: tuple[Change, ...], names: SideNames) -> Cause:
-    """Return files that differ in content or order. What determined which files are read is named first."""
+    """Return files that differ in content or order. A difference that determines which files are read comes
+    first.
+    """
     if finding.kind == "order":
         return _pick(found, ("order",)) or Cause(difference(finding, names), _ORDER)
     led = _pick(found, ("environment", "start", "paths")) if finding.kind == "missing" else None

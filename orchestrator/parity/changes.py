@@ -1,6 +1,6 @@
 """The differences between the facts of two recorded runs, one value each. Pure.
 
-Versions are left out: measured, several versions of TensorFlow and NumPy are bitwise identical.
+Versions are left out: several versions of TensorFlow and NumPy were measured to be bitwise identical.
 """
 
 from __future__ import annotations
@@ -26,7 +26,8 @@ SAME_JOB = ("source", "arguments", "keras", "optimizer", "loss")
 @dataclass(frozen=True)
 class Change:
     """One fact that differs. `topic`: what it affects; `name`: which fact; `a`, `b`: its values. `variable`:
-    whether it is an environment variable, of that name."""
+    whether it is an environment variable, of that name.
+    """
 
     topic: str
     words: str
@@ -67,7 +68,7 @@ def changes(a: Facts, b: Facts, names: SideNames = LETTERS) -> tuple[Change, ...
     """Return every difference in environment.json that can affect results, without versions, worded with the
     sides' `names`.
 
-    Variables come before their effects, because a user can set them.
+    Variables come before the settings that they determine, because a user can set them.
     """
     if not a or not b:
         return ()
@@ -125,8 +126,8 @@ def _arguments(a: Facts, b: Facts, names: SideNames) -> Iterator[Change]:
 
 
 def _command(a: Facts, b: Facts, names: SideNames) -> Iterator[Change]:
-    """Return how the command was typed if it is not simply Python and a program: a wrapper, variables
-    before it, or a program or data on standard input.
+    """Return the difference of the command lines beyond program and arguments: a wrapper, variables before
+    it, or a program or data on standard input.
     """
     given = a.get("stdin"), b.get("stdin")
     if given[0] != given[1]:
@@ -181,8 +182,8 @@ def _files(a: Facts, b: Facts, names: SideNames) -> Iterator[Change]:
 
 
 def _file_topic(name: str, *entries: Mapping[str, Any] | None) -> str:
-    """Return the topic of a file: hidden files in the home folder are settings, such as those of Keras;
-    files that libraries keep for themselves are caches, not data.
+    """Return the topic of a file: hidden files in the home folder are settings, such as those of Keras; files
+    that libraries create for themselves are caches, not data.
     """
     if any(entry and is_cache(entry) for entry in entries):
         return "cache"
@@ -232,7 +233,7 @@ def leads(value: Any) -> bool:
 
 
 def _alike(name: str, a: Any, b: Any, names: SideNames) -> str:
-    """Return the command that makes a variable equal on both sides."""
+    """Return the advice that makes a variable equal on both sides."""
     if a is None or b is None:
         value, has, lacks = (b, names.in_b, names.in_a) if a is None else (a, names.in_a, names.in_b)
         return f"Unset {name} {has}, or export {name}={shlex.quote(str(value))} {lacks} too."
@@ -368,7 +369,7 @@ def _surroundings(a: Facts, b: Facts, names: SideNames) -> Iterator[Change]:
         started = f"as {left['as']} {names.in_a} and as {right['as']} {names.in_b}"
         words = f"the program is started from another folder: {started}"
         fix = (
-            "Start it from the same folder on both sides, or have it find its files by where it lies itself: "
+            "Start it from the same folder on both sides, or let it find its files relative to itself: "
             "Path(__file__).parent."
         )
         yield Change("start", words, fix, "start", left["in"], right["in"])
@@ -380,10 +381,10 @@ def _surroundings(a: Facts, b: Facts, names: SideNames) -> Iterator[Change]:
 
 
 def _host(a: Facts, b: Facts, names: SideNames) -> Iterator[Change]:
-    """Return the host name as a difference only if the program asks for it: names usually differ."""
+    """Return the host name as a difference only if the program reads it: names usually differ."""
     left, right = a.get("name"), b.get("name")
     if left != right and left and right and (a.get("asked") or b.get("asked")):
-        words = both_words("the computer's name, for which the code asks, is", left, right, names)
+        words = both_words("the computer's name, which the code reads, is", left, right, names)
         fix = "Derive nothing (no seed, no batch, no path) from the computer's name: pass it as an argument."
         yield Change("host", words, fix, "host", left, right)
 

@@ -27,8 +27,7 @@ Place = tuple[int, int]
 def place(a: Recording, b: Recording) -> Place | None:
     """Return where two recordings first differ; None if they are equal, including the number of steps.
 
-    For a differing file, the place where it first changes what is computed, so that a file without an effect
-    does not come before what has one.
+    For a differing file, the place where it first changes what is computed.
     """
     outcome = compare_stages(a, b)
     if outcome.finding:
@@ -41,9 +40,9 @@ def place(a: Recording, b: Recording) -> Place | None:
 class Diagnosis:
     """What repeated runs showed about a difference.
 
-    `causes` together, and no fewer, make the runs equal (empty: nothing does). `until`: where the script
-    differs from itself, after which nothing can be compared; None if it does not. `tried`: everything that
-    was examined; `suspects`: what was not cleared, the most probable first.
+    `causes` together, and no fewer, make the runs equal (empty: nothing does). `until`: the place from which
+    two runs of one side differ, after which nothing can be compared; None if it does not. `tried`: everything
+    that was examined; `suspects`: what was not cleared, the most probable first.
     """
 
     causes: tuple[Candidate, ...] = ()
@@ -53,7 +52,7 @@ class Diagnosis:
     located: str = ""
     suspects: tuple[Candidate, ...] = ()
     acting: tuple[Candidate, ...] = ()
-    """Sufficient differences that may be effects of the causes, and are nearer to the numbers."""
+    """Differences that are sufficient, but may be effects of the causes."""
     symptom: Candidate | None = None
     """A difference that is sufficient, but follows from something that was not tried; it is no cause."""
 
@@ -62,13 +61,13 @@ def conclude(
     first: Verdict,
     finding: Finding | None,
     diagnosis: Diagnosis,
-    band: RoundingTolerance | None,
+    tolerance: RoundingTolerance | None,
     drift: Drift,
     names: SideNames = LETTERS,
 ) -> Verdict:
     """Return the verdict `first` on two recordings, extended by what repeated runs showed."""
     first = _less_cleared(first, finding, diagnosis, names) if finding else first
-    measured = _band(band, drift) if band else None
+    measured = _tolerance_facts(tolerance, drift) if tolerance else None
     causes = diagnosis.causes
     verdict = replace(first, tried=diagnosis.tried, untried=diagnosis.untried, band=measured)
     if causes:
@@ -84,14 +83,14 @@ def conclude(
         )
     else:
         verdict = _suspected(verdict, diagnosis)
-    grade = _grade(first, finding, diagnosis.acting or causes, band, drift)
+    grade = _grade(first, finding, diagnosis.acting or causes, tolerance, drift)
     return replace(verdict, verdict=grade).with_detail()
 
 
 def _less_cleared(first: Verdict, finding: Finding, diagnosis: Diagnosis, names: SideNames) -> Verdict:
     """Return the verdict, without a file that was named as the first difference and has no effect on it.
 
-    It is replaced by the file that has one, or by the place where the difference shows.
+    It is replaced by the file that has an effect, or by the place where the difference shows.
     """
     if finding.stage != Stage.FILES or finding.shows is None or first.divergence is None:
         return first
@@ -127,7 +126,7 @@ def _suspected(verdict: Verdict, diagnosis: Diagnosis) -> Verdict:
     return replace(verdict, cause=f"{verdict.cause or ''} {diagnosis.located}".strip() or None)
 
 
-_NOBODY = "Not known: nothing that was recorded of the two sides and tried explains it."
+_NOBODY = "Not known: no recorded difference that was tried explains it."
 
 MOST_TOLD = 2
 """Up to so many files are described one by one, with what to do about each."""
@@ -151,7 +150,7 @@ def _grade(
     first: Verdict,
     finding: Finding | None,
     causes: Sequence[Candidate],
-    band: RoundingTolerance | None,
+    tolerance: RoundingTolerance | None,
     drift: Drift,
 ) -> Conclusion:
     """Return EQUIVALENT only if the difference is as small as rounding for this model, and the sides run
@@ -164,22 +163,22 @@ def _grade(
     if any(cause.topic in (*SAME_JOB, "data") for cause in causes):
         return Conclusion.DIVERGENT
     if causes and all(cause.topic in ARITHMETIC for cause in causes):
-        within = finding.rounding or (band and band.holds(drift))
+        within = finding.rounding or (tolerance and tolerance.holds(drift))
         return Conclusion.EQUIVALENT if within else Conclusion.DIVERGENT
     if causes:
         return Conclusion.EQUIVALENT if finding.rounding else Conclusion.DIVERGENT
-    if band:
-        return first.verdict if band.holds(drift) else Conclusion.DIVERGENT
+    if tolerance:
+        return first.verdict if tolerance.holds(drift) else Conclusion.DIVERGENT
     return first.verdict
 
 
-def _band(band: RoundingTolerance, drift: Drift) -> DriftBand:
+def _tolerance_facts(tolerance: RoundingTolerance, drift: Drift) -> DriftBand:
     limits = {
-        stage: tuple(band.limit(stage, step) for step in range(len(steps)))
-        for stage, steps in band.drift.items()
+        stage: tuple(tolerance.limit(stage, step) for step in range(len(steps)))
+        for stage, steps in tolerance.drift.items()
     }
     apart = {stage: tuple(steps) for stage, steps in drift.items()}
-    return DriftBand(limits, apart, band.flips, band.margin)
+    return DriftBand(limits, apart, tolerance.flips, tolerance.margin)
 
 
 # ---------------------------------------------------------------- a script that differs from itself
@@ -199,7 +198,9 @@ class Randomness(Enum):
 
 @dataclass(frozen=True)
 class Remedy:
-    """An intervention on a script that differs from itself, and what its success says about the script."""
+    """An intervention on a script that differs from itself, and the cause that is confirmed if it makes the
+    script repeatable.
+    """
 
     kind: Randomness
     words: str
@@ -227,7 +228,7 @@ GENERATORS = Remedy(
 
 
 def generators(where: Sequence[Unseeded]) -> Remedy:
-    """Return GENERATORS that were seen to be called, and where."""
+    """Return the remedy GENERATORS, with the places where generators were created without a seed."""
     if not where:
         return GENERATORS
     said = ", ".join(f"{each.generator}() in {each.place}" for each in where[:3])
@@ -238,7 +239,7 @@ def generators(where: Sequence[Unseeded]) -> Remedy:
 
 OWN_SEEDS = Remedy(
     Randomness.CHANGING_SEED,
-    "the seed itself is another one in each run (taken from time, process or host)",
+    "the seed itself is different in each run (taken from time, process or host)",
     "Use a constant: keras.utils.set_random_seed(1).",
 )
 OPERATIONS = Remedy(
@@ -248,7 +249,7 @@ OPERATIONS = Remedy(
 )
 HASHES = Remedy(
     Randomness.HASHES,
-    "the order of sets or the values of hash(), which Python draws anew for each process",
+    "the order of sets or the values of hash(), which are different in each Python process",
     "Export PYTHONHASHSEED=0, or sort what comes from sets.",
 )
 LISTINGS = Remedy(
@@ -258,12 +259,12 @@ LISTINGS = Remedy(
 )
 THREADS = Remedy(
     Randomness.THREADS,
-    "the order in which threads or processes finish, or numbers drawn from the operating system: the order "
-    "is another one in each run, and no seed mends that",
+    "the order in which threads or processes finish, or random numbers of the operating system: they differ "
+    "in each run, and no seed fixes that",
     "Take results in the order in which the work was given out: map() instead of as_completed(), ordered "
     "queues, and deterministic=True for datasets.",
 )
-"""This cannot be imposed: it is suspected if an order changes and no other remedy helps."""
+"""No intervention exists for it: it is suspected if an order changes and no other remedy helps."""
 
 _RANDOM = {
     Stage.BATCH: "the data (shuffle, augmentation, generated records)",
@@ -292,8 +293,8 @@ def unstable(
 ) -> Verdict:
     """Return the verdict on a script that differs from itself.
 
-    `remedies`: what made it stable together. `suspected`: if nothing did, what is probable from the states of
-    its generators.
+    `remedies`: what made it stable together. `suspected`: the probable cause if nothing did, judged by the
+    states of its random generators.
     """
     words = describe_change(remedies or suspected, finding.stage)
     fix = " ".join(remedy.fix for remedy in remedies or suspected)
@@ -322,11 +323,9 @@ _ANOTHER_JOB = frozenset((*SAME_JOB, "data", "environment", "settings", "keras_j
 
 
 def besides(verdict: Verdict, itself: Verdict) -> Verdict:
-    """Return the verdict on two sides of a script that also differs from itself, later than they first
-    differ.
-
-    `verdict` explains the first difference, `itself` the difference of two runs on one computer. If the sides
-    do not run the same job, `verdict` stays; otherwise the result is UNSTABLE.
+    """Return the verdict on two sides whose script also differs from itself, at a later place than the sides
+    first differ. `verdict` explains the first difference, `itself` that of two runs on one computer. If the
+    sides do not run the same job, `verdict` stays; otherwise the result is UNSTABLE.
     """
     if not verdict.confirmed:
         return itself

@@ -27,9 +27,9 @@ class Intervention:
     `arguments` and `python` replace the run's own. `path`: where the working folder appears to be; its
     content stays. `start`: the folder from which the program is started, relative to its own ("..": the one
     above). `command`: the complete command line, if it is not simply Python's. `program`: name of another
-    program in the same folder to run. `stdin`: file for standard input. `around`: at `path`, show what is
-    around that folder there, not what is around its own. `also`: folders of the other side at which the run's
-    own copy appears, too, if it has mounts.
+    program in the same folder to run. `stdin`: file for standard input. `around`: show at `path` also the
+    files around that folder, instead of those around the run's own. `also`: folders of the other side at
+    which the run's own copy appears too, if mounts are possible.
     """
 
     env: Mapping[str, str | None] = field(default_factory=dict)
@@ -79,8 +79,9 @@ class Candidate:
 
     `kind`: difference (a recorded fact differs), probe (no recorded fact differs, but the stage suggests it)
     or replay (the other side's tensors are imposed: this locates a difference but does not explain it).
-    `parts`: the candidates that are tried as one first. `variable`: it is an environment variable. `name`:
-    the file, variable or setting; with the topic it identifies the candidate, whatever its words.
+    `parts`: the candidates that are first tried together as this one. `variable`: it is an environment
+    variable. `name`: the file, variable or setting; with the topic it identifies the candidate, whatever its
+    words.
     """
 
     topic: str
@@ -114,8 +115,8 @@ class Other:
     """The side that is imitated: its facts, its observe folder, and its files and interpreter, if they are on
     this computer.
 
-    `cores`: how many this computer can give to a run. `kept`: a folder with that side's versions of files,
-    named by their sha256. `made`: files of its folder that its run created.
+    `cores`: the number that this computer can give to a run. `kept`: a folder with that side's versions of
+    files, named by their sha256. `made`: files of its folder that its run created.
     """
 
     facts: Facts

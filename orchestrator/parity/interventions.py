@@ -1,5 +1,6 @@
 """Convert a difference of facts to an intervention on a repeated run, or say why that is not possible.
-Pure."""
+Pure.
+"""
 
 from __future__ import annotations
 
@@ -78,7 +79,7 @@ def _arguments(_change: Change, _here: Any, there: Any, *_rest: Any) -> Made:
 def _data(change: Change, here: Any, there: Any, other: Other, mine: Facts) -> Made:
     place = _place(change.name, here, mine)
     if place is None:
-        return None, "this side reads nothing from where it lies"
+        return None, "this side reads nothing at the file's place"
     if there is None:
         return Intervention(files={place: None}), ""
     path = Path(str(there.get("path", "")))
@@ -99,11 +100,11 @@ def _paths(change: Change, here: Any, there: Any, *rest: Any) -> Made:
 
 def _keras_json(_change: Change, here: Any, there: Any, other: Other, mine: Facts) -> Made:
     """Return the intervention with the settings of the other side's keras.json, which Keras reads during
-    import, if each side had what its file says.
+    import, if the settings of each side are those of its file.
     """
     own, wanted = _keras_settings(here), _keras_settings(there)
     if not own or not wanted:
-        return None, "it is not on this computer any more as both sides had it"
+        return None, "the file as both sides had it is not on this computer any more"
     for settings, facts in ((own, mine), (wanted, other.facts)):
         had = facts.get("keras") or {}
         if any(had.get(name) != value for name, value in settings.items()):
@@ -224,7 +225,7 @@ def _seed(_change: Change, here: Any, there: Any, *_rest: Any) -> Made:
     """Return the intervention that replaces this side's seed by the other's wherever the program sets it."""
     if isinstance(here, int) and isinstance(there, int):
         return Intervention(plan={"reseed": [here, there]}), ""
-    return None, "a side without a seed is another one in each run"
+    return None, "a side without a seed is different in each run"
 
 
 def _host(_change: Change, _here: Any, there: Any, *_rest: Any) -> Made:
@@ -258,7 +259,7 @@ def _isa(change: Change, here: Any, there: Any, *rest: Any) -> Made:
         return _variable(change, here, there, *rest)
     lacking = set(here) - set(there)
     if not lacking:
-        return None, "the other processor can do more, and instruction sets can only be taken away"
+        return None, "the other processor has more instruction sets, and a run here can only use fewer"
     return cap_instructions(there), ""
 
 
@@ -366,7 +367,7 @@ def other_neighbours(base: str, mine: Facts, other: Other, names: SideNames) -> 
         return
     a, b = (here, there) if base == "A" else (there, here)
     parents_said = f"in {Path(a).parent} {names.in_a} and {Path(b).parent} {names.in_b}"
-    words = f"what lies around the working folder, {parents_said}"
+    words = f"the files around the working folder, {parents_said}"
     fix = "Compare the folders around the two projects; keep what the script looks for there in the project."
     yield Candidate("around", words, fix, Intervention(path=Path(str(there)), around=True))
 

@@ -89,7 +89,8 @@ class Finding:
 @dataclass(frozen=True)
 class Comparison:
     """The result: the first difference if any, tensors compared, steps compared in full, stages compared in
-    these, and the number of further steps whose fingerprints were compared."""
+    these, and the number of further steps whose fingerprints were compared.
+    """
 
     finding: Finding | None
     compared: int
@@ -198,8 +199,8 @@ def _difference(a: Step, b: Step, stage: Stage, names: Sequence[str]) -> Finding
 
 
 def _made(tensor: Tensor) -> bool:
-    """Return whether a variable had a value when it was read: an optimizer's may be created within the
-    first step.
+    """Return whether a variable had a value when it was read: the optimizer may create its variables within
+    the first step.
     """
     return 0 not in tensor.shape
 
@@ -267,7 +268,7 @@ def is_rounding(
     stage.
 
     The second is needed for sums that cancel, such as the gradient of a bias before a normalisation: they
-    consist of rounding only, so relative to themselves they may differ completely.
+    consist of rounding errors only, so their own relative difference can be large.
     """
     if pairs[0][0].stage in (Stage.BATCH, Stage.INITIAL) or stage_relative is None:
         return False

@@ -54,7 +54,9 @@ def files_gap(a: Mapping[str, Any], b: Mapping[str, Any]) -> FilesGap | None:
 
 
 def _missing(have: Mapping[str, Entry], lack: Mapping[str, Entry]) -> list[str]:
-    """Return files of one side whose content the other side read under no name, or less often."""
+    """Return files of one side whose content the other side did not read under any name, or read less
+    often.
+    """
     spare = Counter(entry.get("sha256") for name, entry in lack.items() if name not in have)
     missing = []
     for name, entry in have.items():
@@ -77,8 +79,8 @@ def _read(facts: Mapping[str, Any]) -> dict[str, Entry]:
 
 
 def is_cache(entry: Entry) -> bool:
-    """Return whether a library keeps the file for itself and can create it again; for old recordings
-    judged by name.
+    """Return whether the file is a library's cache, which it can create again; judged by the name in old
+    recordings.
     """
     told = entry.get("cache")
     return str(entry.get("name", "")).startswith("~/.cache/") if told is None else bool(told)

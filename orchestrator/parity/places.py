@@ -15,7 +15,8 @@ UP = 3
 
 ELSEWHERE = ("/", "~", "-", "@", "$", "../")
 """Prefixes of names of files outside the project's folders, see runtime.observe.project.roots and
-`named_by_variables`."""
+`named_by_variables`.
+"""
 
 _AROUND = ("/", "~/", "../")
 """Prefixes of names of files that may be around a project."""
@@ -27,7 +28,7 @@ _CONNECTION = re.compile(r"(?:.*/)?kernel-[^/]*\.json")
 """The file that a notebook server creates for each kernel."""
 
 _HASH = re.compile(r"[0-9a-f]{16,64}")
-"""A part of a path with which hubs distinguish revisions."""
+"""The part of a path by which model hubs distinguish revisions."""
 
 Entry = Mapping[str, Any]
 
@@ -45,7 +46,8 @@ def named_alike(a: Facts, b: Facts) -> tuple[Facts, Facts]:
 
 def named_by_variables(facts: Facts) -> Facts:
     """Return the facts, with files below a folder that a variable contains named by the variable:
-    $DATA/1.csv, the same on every machine, as for folders in arguments."""
+    $DATA/1.csv, the same on every machine, as for folders in arguments.
+    """
     variables = {**facts.get("environment", {}), **facts.get("variables", {})}
     places = sorted(
         (
@@ -84,7 +86,8 @@ def without_kernel(facts: Facts) -> Facts:
 
 def _told_apart(a: Facts, b: Facts) -> tuple[Facts, Facts]:
     """Return the facts with files of equal names distinguished by path: .env of the working folder and
-    src/.env of the program's. Names of the project's files may be relative to either folder."""
+    src/.env of the program's. Names of the project's files may be relative to either folder.
+    """
     twice = _twice(a) | _twice(b)
 
     def placed(facts: Facts) -> Facts:
@@ -164,7 +167,8 @@ def _paired(facts: Facts, other: Facts, shared: set[str]) -> Facts:
 
 def _relative(entry: Entry, facts: Facts) -> Iterator[str]:
     """Yield the paths of a file outside the project relative to the working folder and the program's folder:
-    ../x."""
+    ../x.
+    """
     path = str(entry.get("path") or "")
     if not str(entry["name"]).startswith(_AROUND) or str(entry["name"]).startswith("~/."):
         return

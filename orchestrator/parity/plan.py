@@ -1,4 +1,4 @@
-"""Choose the counterfactuals to run: each difference, and what the stage suggests, as an intervention. Pure.
+"""Choose the interventions to try: one for each recorded difference, and those that the stage suggests. Pure.
 
 A candidate imposes one thing of the other side on the side that is run again. Instruction sets and cores can
 only be reduced. Contents of files come before their paths: a path is a cause only if the content there is not
@@ -75,13 +75,16 @@ def candidates(
     if finding.kind in ("dtype", "missing", "shape"):
         order = ("source", "arguments", "command", "stdin", "keras", "policy", "compile", *order)
     if finding.rounding:
-        order = (*(topic for topic in order if topic != "data"), "data")  # which rarely does so little
+        order = (
+            *(topic for topic in order if topic != "data"),
+            "data",
+        )  # rarely so small an effect
     ranked = sorted(differences, key=lambda each: order.index(each.topic) if each.topic in order else 99)
     return (*ranked, *suggested, *replays(finding, other))
 
 
 _BROUGHT_ABOUT = frozenset(("intra_op", "onednn", "deterministic_ops", "utc_offsets", "categories", "tf32"))
-"""Facts that a variable of the same topic determines: the variable is tried instead."""
+"""Facts that a variable of the same topic determines: only the variable is tried."""
 
 
 _MADE_BY_A_PROGRAM = frozenset(
@@ -97,8 +100,8 @@ _TOLD = frozenset(
 def brings_about(each: Candidate, found: Candidate) -> bool:
     """Whether `each` may be the reason why `found` differs.
 
-    An input of a program may determine its settings; the folder in which it is started, which files it finds.
-    A seed may also be computed from a path or a time.
+    An input of a program may determine its settings, and its start folder which files it finds. A seed may
+    also be computed from a path or a time.
     """
     if found.topic == "seed" and each.topic in ("folder", "around", "host", "times"):
         return True
@@ -130,7 +133,7 @@ def _grouped(listed: Sequence[Candidate]) -> Iterator[Candidate]:
 
 _GROUPS = {
     "data": "Sync the data: both sides must have the same bytes.",
-    "cache": "Delete these on both sides: libraries make them anew.",
+    "cache": "Delete these on both sides: the libraries create them again.",
 }
 """Topics whose candidates are tried as one if there are many, each with its fix."""
 

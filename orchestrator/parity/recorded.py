@@ -24,7 +24,7 @@ _FACTS = (
 """Facts that are compared by value: name -> keys in the record."""
 
 _ANOTHER_JOB = frozenset(("command", "code", "data"))
-"""If these differ, the runs are different jobs. Packages and machines alone explain no difference."""
+"""If these differ, the runs are different jobs. Packages and machines are not among them."""
 
 _RECORD = (
     "Record tensors to compare them, of TensorFlow and Keras: orch train --local-parity, or orch record -- "

@@ -82,7 +82,8 @@ class Step:
 @dataclass(frozen=True)
 class LightStep:
     """A step of which only fingerprints were recorded: (stage, name) -> exact sum of its bits, in the order
-    of stages, and a norm that shows the size of a difference (None: not a number)."""
+    of stages, and a norm that shows the size of a difference (None: not a number).
+    """
 
     number: int
     sums: Mapping[tuple[Stage, str], str]
@@ -93,8 +94,8 @@ class LightStep:
 class Recording:
     """A run's recording. If nothing was recorded, `why` is what is known of the reason.
 
-    `light` are fingerprints of the steps after `steps`; `imposed`: what of another run was imposed on this
-    one.
+    `light` are fingerprints of the steps after `steps`; `imposed`: the values of another run that were
+    imposed on this one.
     """
 
     steps: tuple[Step, ...]
@@ -137,7 +138,7 @@ def read(run: Path) -> Recording:
 
 
 def _status(path: Path) -> tuple[dict[str, Any], Status]:
-    """Return what the recorder reported about itself, as it is and as values. Raises Malformed."""
+    """Return the recorder's status, as JSON and as a Status. Raises Malformed."""
     try:
         said = _object(path)
         return said, value(Status, said)

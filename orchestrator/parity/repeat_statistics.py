@@ -11,11 +11,11 @@ LEAST = 3
 MOST = 6
 
 CHANCE = 0.05
-"""Accepted probability that a remedy without an effect is believed."""
+"""Accepted probability that a remedy without an effect counts as effective."""
 
 
 def repeats_needed(results: Sequence[int], tried: int = 0) -> int:
-    """Return how many runs with a remedy must be equal for it to be believed.
+    """Return how many runs with a remedy must be equal before it counts as effective.
 
     `results` are those of runs without it, equal numbers for equal runs: they show how often two runs are
     equal by chance. `tried`: the number of remedies that were tried before, each of which had a chance too.
@@ -27,7 +27,7 @@ def repeats_needed(results: Sequence[int], tried: int = 0) -> int:
 
 
 def repeats_shown(equal: int, results: Sequence[int]) -> str:
-    """Describe what runs showed about a remedy: "3 runs with it are bitwise identical, …"."""
+    """Describe the runs with and without a remedy: "3 runs with the fix are bitwise identical; …"."""
     return (
         f"{equal} runs with the fix are bitwise identical; {len(results)} runs without it have "
         f"{len(set(results))} different results"

@@ -17,7 +17,7 @@ STAGES = (Stage.ACTIVATION, Stage.LOSS, Stage.GRADIENT, Stage.UPDATE)
 """Stages that rounding can affect: it changes no record and no initial weight."""
 
 MARGIN = 4.0
-"""Factor by which other harmless differences than those that were tried may change rounding more."""
+"""Safety factor: rounding differences that were not tried may have a larger effect than those that were."""
 
 Drift = Mapping[Stage, Sequence[float]]
 """Stage → relative L2 difference of that whole stage in each compared step."""
@@ -26,7 +26,8 @@ Drift = Mapping[Stage, Sequence[float]]
 @dataclass(frozen=True)
 class RoundingTolerance:
     """`drift`: the largest that any of the `flips` (rounding perturbations) caused, by stage and step;
-    `margin`: see MARGIN."""
+    `margin`: see MARGIN.
+    """
 
     drift: Drift
     flips: tuple[str, ...]

@@ -1,4 +1,4 @@
-"""Find the fewest of several things that are sufficient together, by bisection with repeated runs. Pure."""
+"""Find a minimal sufficient subset of candidates by bisection with repeated runs. Pure."""
 
 from __future__ import annotations
 
@@ -9,7 +9,7 @@ T = TypeVar("T")
 
 
 def smallest_sufficient(items: Sequence[T], enough: Callable[[Sequence[T]], bool]) -> tuple[T, ...]:
-    """Return a sufficient part of `items`, in their order, from which nothing can be left out.
+    """Return a sufficient subset of `items`, in their order, from which no item can be removed.
 
     `items` must be sufficient. Halves are tried first, then the rest without each smaller piece, so that one
     cause among n is found with about 2·log2(n) calls of `enough`. If `enough` cannot decide, because no time

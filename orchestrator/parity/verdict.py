@@ -89,8 +89,8 @@ def _other_files(a: Recording, b: Recording, names: SideNames) -> str:
 
 
 _OBSERVED = (
-    "Record it so that it gets through its first training steps: orch record -- python train.py …; "
-    "what it printed is in output.log of its run."
+    "Record it again, until its first training steps are complete: orch record -- python train.py …; what "
+    "it printed is in output.log of its run."
 )
 _OBSERVABLE = (
     "Only what is observed can be compared: fit and loops of TensorFlow with Keras 2 or 3, and fit of a "
@@ -162,12 +162,12 @@ def _absorbed(a: Recording, b: Recording, outcome: Comparison, finding: Finding,
     without_cause = Verdict(
         Conclusion.EQUIVALENT, summary=found, more=more.strip(), not_compared=unseen
     ).with_detail()
-    innocent = f"the loader yields another dtype ({dtypes}), which is cast where the model begins"
+    harmless = f"the loader yields another dtype ({dtypes}), which is cast where the model begins"
     return replace(
         without_cause,
         divergence=divergence_of(finding, names),
-        cause=f"Innocent: {innocent}.",
-        because=innocent,
+        cause=f"Harmless: {harmless}.",
+        because=harmless,
         compared=outcome.compared,
         steps=steps,
     )
@@ -232,7 +232,7 @@ def _stages(outcome: Comparison) -> str:
 def _versions(a: Recording, b: Recording, names: SideNames) -> str:
     known = a.environment and b.environment
     differing = versions(a.environment, b.environment, names) if known else ""
-    return f" Versions differ ({differing}), which alone explains nothing." if differing else ""
+    return f" Versions differ ({differing}), which alone explains no difference." if differing else ""
 
 
 def _unseen(a: Recording, b: Recording, until: str = STAGES[-1]) -> tuple[str, ...]:

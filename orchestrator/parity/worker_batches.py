@@ -9,8 +9,10 @@ from dataclasses import dataclass
 from orchestrator.model.workers import WorkerCause
 from orchestrator.parity.recording import Records, Step
 
-_WHOLE = ("share", "data", "element", "input")
-"""Groups of tensors that are one batch, from all that a step is given to what the model sees of it."""
+_GROUPS = ("share", "data", "element", "input")
+"""Tensor groups in which a batch is recorded, from everything that the step receives to only what the model
+receives.
+"""
 
 _MODULUS = 1 << 256
 
@@ -27,13 +29,13 @@ class Reading:
 
 
 def compared_batches(single: Step, workers: Sequence[Step]) -> tuple[Records, tuple[Records, ...]] | None:
-    """Return the batch of the single process and those of the workers, by rank, in the form in which they are
-    equal, or else the most complete one; None if one of them has no such form.
+    """Return the batch of the single process and those of the workers, by rank: in the first group in which
+    they are equal, else the most complete one. None if no group was recorded by all.
     """
     pairs = [
         (single.records[a], tuple(step.records[b] for step in workers))
-        for a in _WHOLE
-        for b in _WHOLE
+        for a in _GROUPS
+        for b in _GROUPS
         if a in single.records and all(b in step.records for step in workers)
         if (a == "input") == (b == "input")
     ]

@@ -1,4 +1,4 @@
-"""The facts in which workers differ from the single process, sorted by the cause that each may be. Pure."""
+"""The facts in which workers differ from the single process, grouped by possible cause. Pure."""
 
 from __future__ import annotations
 
@@ -19,11 +19,11 @@ _TOPICS = {
     "devices": WorkerCause.PROCESSOR,
     "onednn": WorkerCause.PROCESSOR,
 }
-_INNOCENT = ("paths", "folder", "host", "order", "cache", "start", "command", "stdin")
+_WITHOUT_EFFECT = ("paths", "folder", "host", "order", "cache", "start", "command", "stdin")
 """Topics that differ between machines without any effect, or that are no fact of one worker."""
 
 _OF_WORKERS = ("TF_CONFIG", "replicas")
-"""What makes a process a worker."""
+"""Facts that differ because a process is a worker."""
 
 _RANDOM = (WorkerCause.SEED, WorkerCause.DATA, WorkerCause.CODE, WorkerCause.SETTINGS, WorkerCause.PACKAGES)
 _NUMERIC = (WorkerCause.CODE, WorkerCause.SETTINGS, WorkerCause.PACKAGES, WorkerCause.PROCESSOR)
@@ -33,7 +33,7 @@ _EXPLAINS: Mapping[Stage, Sequence[WorkerCause]] = {
     Stage.GRADIENT: _NUMERIC,
     Stage.UPDATE: _NUMERIC,
 }
-"""Causes that can act first at a stage, the likeliest first."""
+"""Causes whose first effect can be at a stage, the most probable first."""
 
 
 def worker_facts(rank: int, single: Facts, worker: Facts) -> tuple[WorkerFact, ...]:
@@ -52,7 +52,7 @@ def explain(stage: Stage, facts: Sequence[WorkerFact]) -> tuple[WorkerCause, tup
 
 
 def _fact(rank: int, change: Change) -> Iterator[WorkerFact]:
-    if change.topic in _INNOCENT or change.name in _OF_WORKERS:
+    if change.topic in _WITHOUT_EFFECT or change.name in _OF_WORKERS:
         return
     cause = _TOPICS.get(change.topic, WorkerCause.SETTINGS)
     yield WorkerFact(rank, cause, change.topic, change.name, _word(change.a), _word(change.b))

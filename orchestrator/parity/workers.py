@@ -28,13 +28,13 @@ from orchestrator.parity.worker_batches import Reading, compared_batches, divide
 from orchestrator.parity.worker_facts import explain, worker_facts
 
 SINGLE = -1
-"""The single process, where ranks are listed."""
+"""The single process, in lists of ranks."""
 
 _NEEDED = (NotCompared.INITIAL, NotCompared.BATCHES, NotCompared.UPDATES)
 """Without these the workers are not EQUAL."""
 
 _PER_SHARE = ("moving_mean", "moving_variance", "seed_generator_state")
-"""Last parts of names of state that tells of layers which depend on how a batch is divided."""
+"""Last parts of the names of variables in layers whose result depends on how a batch is divided."""
 
 Pair = tuple[Tensor, Gap | None]
 
@@ -180,7 +180,7 @@ def _initial(
 
 
 def _explained(case: _Case, step: int, stage: Stage, tensors: Mapping[int, str]) -> Iterator[WorkerFinding]:
-    """Return findings for workers of which a tensor differs: those with the same cause together."""
+    """Return one finding for each cause, with all workers of which a tensor differs."""
     causes: dict[WorkerCause, list[int]] = {}
     for rank in tensors:
         causes.setdefault(explain(stage, case.of([rank]))[0], []).append(rank)
@@ -237,8 +237,8 @@ def _numbers(
 ) -> Iterator[WorkerFinding]:
     """Compare the weights after the step, and the gradients before it if all workers' can be summed.
 
-    A script may divide by the number of workers before or after it sums, so the mean of the gradients will do
-    where the weights are equal.
+    A script may divide by the number of workers before or after it sums, so the mean of the gradients is
+    accepted too if the weights are equal.
     """
     updates = [_updates(single, worker) for worker in workers]
     wrong = {
@@ -267,7 +267,7 @@ def _numbers(
 
 
 def _gradient(case: _Case, single: Step, pairs: Sequence[Pair], *, is_scaled: bool) -> WorkerFinding:
-    """Return the finding for gradients, which are of all workers together: facts may tell of which."""
+    """Return the finding for the summed gradients of all workers; facts may show which workers cause it."""
     everyone = tuple(range(len(case.workers)))
     cause, facts = explain(Stage.GRADIENT, case.facts)
     names = [tensor.name for tensor in single.tensors if tensor.name.endswith(_PER_SHARE)]

@@ -1,4 +1,4 @@
-"""What is wanted: one YAML file, checked before anything happens.
+"""The profile: one YAML file that says what to run and where, checked before anything happens.
 
 `load` reads it, `json_schema` describes it to editors, `starter` writes a first one.
 """

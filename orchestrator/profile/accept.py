@@ -1,4 +1,4 @@
-"""The gate of a profile, as it is written: limits of metrics, margins, verdicts."""
+"""Parse the gate of a profile (`accept`): limits of metrics, margins, verdicts."""
 
 from __future__ import annotations
 
@@ -59,20 +59,22 @@ def parse_parity(value: object) -> tuple[Conclusion, ...]:
 
 
 def margins(limits: Mapping[str, Limit], by: Mapping[str, float]) -> dict[str, Margin]:
-    """Return the margins with their direction; without metrics of unknown direction: see `undirected`."""
+    """Return the margins with their direction (is more better?), except for the metrics that `undirected`
+    returns.
+    """
     found = {name: (amount, higher_is_better(name, limits.get(name))) for name, amount in by.items()}
     return {name: Margin(amount, higher) for name, (amount, higher) in found.items() if higher is not None}
 
 
 def undirected(limits: Mapping[str, Limit], by: Mapping[str, float]) -> list[str]:
-    """Return the metrics of `not_worse` for which neither their limit nor their name tells whether more is
-    better.
-    """
+    """Return the metrics of `not_worse` for which neither limit nor name says whether higher is better."""
     return [name for name in by if higher_is_better(name, limits.get(name)) is None]
 
 
 def higher_is_better(name: str, limit: Limit | None = None) -> bool | None:
-    """Whether more of a metric is better, by its limit, else by its name; None if unknown."""
+    """Return whether a higher value of the metric is better, by its limit, else by its name; None if
+    unknown.
+    """
     if limit and (limit.low is None) != (limit.high is None):
         return limit.low is not None
     higher, lower = bool(_HIGHER.search(name)), bool(_LOWER.search(name))
@@ -103,7 +105,7 @@ def _limit(name: str, value: object) -> Limit:
     if _is_number(value):
         higher = higher_is_better(name)
         if higher is None:
-            raise ValueError(f'write ">= {value}" or "<= {value}": its name does not tell which is better')
+            raise ValueError(f'write ">= {value}" or "<= {value}": its name does not say which is better')
         return Limit(low=float(value)) if higher else Limit(high=float(value))  # type: ignore[arg-type]
     raise ValueError(f'expected a limit such as ">= 0.95" or "<= 0.3", found {describe(value)}')
 

@@ -30,7 +30,7 @@ class RetrySection(Section):
 
 
 class AcceptSection(Section):
-    """What a run must show before its model takes the place of the last one."""
+    """The conditions under which a run's model replaces the current one."""
 
     name: kinds.ModelName = Field(
         default="current", description="Which model: the name of its link in `models/`. Default: current."
@@ -42,7 +42,7 @@ class AcceptSection(Section):
     not_worse: kinds.Margins = Field(
         default_factory=dict,
         description="By how much a metric may be worse than that of the current model: `{accuracy: 0.01}`. "
-        "Which way is better is told by its limit in `metrics`, else by its name.",
+        "Whether higher or lower is better follows from its limit in `metrics`, else from its name.",
     )
     parity: kinds.AcceptedParity | None = Field(
         default=None,
@@ -54,7 +54,7 @@ class AcceptSection(Section):
         "check is refused in any case.",
     )
     resume_proof: kinds.Flag = Field(
-        default=False, description="The run must have been proven to resume exactly (`--resume-proof`)."
+        default=False, description="The run must have passed the resume proof (`--resume-proof`)."
     )
 
 
@@ -78,7 +78,7 @@ class MlflowSection(Section):
 
 
 class NotifySection(Section):
-    """Who is told of a run's end."""
+    """Who is notified when a run has ended."""
 
     on: tuple[kinds.NotifyEvent, ...] = Field(
         default=kinds.NOTIFY_EVENTS,

@@ -13,7 +13,7 @@ _OPERATORS = "|&;<>()`"
 _BRACES = re.compile(r"\{([a-z][a-z0-9_]{0,39})\}")
 _RUNNERS = {"uv", "poetry", "pipenv", "pdm", "hatch", "conda", "mamba"}
 _CONTINUED = re.compile(r"""'[^']*'|"(?:\\.|[^"\\])*"|\\.""", re.DOTALL)
-"""A quoted part, or a character after a backslash, including the end of a continued line."""
+"""A quoted part, or a backslash and the next character, which may be a line end."""
 _ADVICE = (
     'no shell is involved: write a list, ["sh", "-c", "…"], if you want one, or quote it to pass it as it is'
 )
@@ -103,10 +103,13 @@ def _check_program(arguments: tuple[str, ...]) -> None:
         raise ValueError(f"'{name}=…' is a shell's way to set a variable; write it under train.env")
     if "/" in program and re.fullmatch(r"python[0-9.]*", program.rsplit("/", 1)[1]):
         raise ValueError(
-            f"'{program}' is one computer's interpreter; write python, the pinned one on each side"
+            f"'{program}' is the interpreter of one computer; write python, which is the pinned one on each "
+            "side"
         )
     if program in _RUNNERS and arguments[1:2] == ("run",):
-        raise ValueError(f"'{program} run' would use a stack of its own; write python and the script")
+        raise ValueError(
+            f"'{program} run' would use other packages than the lock's; write python and the script"
+        )
 
 
 _PYTHON = re.compile(r"python[0-9.]*")
@@ -114,15 +117,14 @@ _SHELLS = frozenset(("sh", "bash", "dash", "ash", "ksh", "zsh"))
 _PYTHON_FLAGS = re.compile(r"-[bBdEiIOPqsSuvx]+")
 """Options of Python that take no value."""
 _SHELL_FLAGS = re.compile(r"[-+][abefhiklmnpruvxBCEHPT]*o?|--(login|noprofile|norc|posix|verbose)")
-"""Options of a shell that leave it to read its script from a file; one with o takes a name."""
+"""Options with which a shell still reads its script from a file; the option o takes a name."""
 
 
 def script_of(argv: Sequence[str]) -> str | None:
     """Return the file of the project that a command starts: `train.py` of `python -u train.py`, `run.sh` of
     `bash -e run.sh`, `./run` of `./run`.
 
-    None if it is not sure to be a file, or not one of the project: a module, a text of `sh -c`, a program
-    that is found on PATH, a path outside.
+    None if it may be no file of the project: a module, a text of `sh -c`, a program on PATH, a path outside.
     """
     program = argv[0]
     if _PYTHON.fullmatch(program):
@@ -136,8 +138,8 @@ def script_of(argv: Sequence[str]) -> str | None:
 
 
 def modules_of(argv: Sequence[str]) -> tuple[str, ...]:
-    """Return the modules that a command of Python cannot begin without: `job` of `python -m job`, and what
-    the text of `python -c` imports outside of any condition.
+    """Return the modules that a Python command needs to start: `job` of `python -m job`, and the
+    unconditional imports in the text of `python -c`.
     """
     if not _PYTHON.fullmatch(argv[0]):
         return ()
@@ -155,7 +157,7 @@ def modules_of(argv: Sequence[str]) -> tuple[str, ...]:
 def _imported(text: str) -> tuple[str, ...]:
     try:
         body = ast.parse(text).body
-    except (SyntaxError, ValueError, RecursionError, MemoryError):  # Python says so itself
+    except (SyntaxError, ValueError, RecursionError, MemoryError):  # Python reports the error itself
         return ()
     found: list[str] = []
     for each in body:

@@ -142,12 +142,15 @@ class DataSection(Section):
     )
     stream: bool = Field(
         default=False,
-        description="Begin the run while the objects of a bucket still come: the script sees all names and "
-        "sizes at once, and opening a file waits for it. Default: the run begins when all data are there.",
+        description=(
+            "Start the run while the objects of a bucket are still downloaded: the script sees all names "
+            "and sizes at once, and opening a file waits until it is complete. Default: the run starts when "
+            "all data are on the machine."
+        ),
     )
     requester_pays: bool = Field(
         default=False,
-        description="Agree to pay for reading a bucket with requester pays: S3 bills the account of the "
+        description="Accept the cost of reading a bucket with requester pays: S3 bills the account of the "
         "credentials here, Cloud Storage the project of GOOGLE_CLOUD_PROJECT. Default: its owner pays.",
     )
     stage: bool = Field(
@@ -158,7 +161,7 @@ class DataSection(Section):
 
 
 class TrainSection(Section):
-    """What to run, and what it leaves."""
+    """The command to run, and its outputs."""
 
     command: kinds.Command = Field(
         description="The command, as one line (split into words, but not run by a shell) or as a list."
@@ -199,7 +202,7 @@ class TrainSection(Section):
 
 
 class ParitySection(Section):
-    """How the run there is compared with the same run here."""
+    """How the run on the machine is compared with the same run on this computer."""
 
     steps: kinds.Steps = Field(default=3, description="Training steps that are compared in full.")
     light_steps: kinds.FurtherSteps = Field(
@@ -301,13 +304,18 @@ class Document(Section):
     )
     accept: AcceptSection | None = Field(
         default=None,
-        description="The gate of a run that succeeded: one that passes becomes `models/current`; one that "
-        "does not is brought home all the same, and ends with exit code 20. Default: no gate.",
+        description=(
+            "The gate of a run that succeeded: one that passes becomes `models/current`; the results of one "
+            "that does not are downloaded too, and the exit code is 20. Default: no gate."
+        ),
     )
     notify: NotifySection | None = Field(
         default=None,
-        description="Who is told when a run has ended, by the command that sees it first: `run`, `train`, "
-        "`watch` or `pull`. A notification that fails is reported, and changes nothing. Default: nobody.",
+        description=(
+            "Who is notified when a run has ended. The first command that sees the end sends it: `run`, "
+            "`train`, `watch` or `pull`. A failed notification is reported, and changes nothing else. "
+            "Default: nobody."
+        ),
     )
     mlflow: MlflowSection | None = Field(
         default=None,
@@ -338,7 +346,7 @@ class Document(Section):
     train: TrainSection = Field(description="The command, its environment, and its outputs.")
     parity: ParitySection = Field(
         default_factory=ParitySection,
-        description="How much is compared with a run on this computer, and what a difference does.",
+        description="How much is compared with a run on this computer, and the effect of a difference.",
     )
 
 

@@ -1,4 +1,4 @@
-"""Set values in a profile's text without touching the rest: comments, order and quotes stay.
+"""Set values in a profile's text and keep everything else: comments, order and quotes.
 
 An edit that might change anything else is refused.
 """
@@ -15,7 +15,7 @@ Keys = tuple[str, ...]
 
 
 class NotEditable(ValueError):
-    """The text is written in a way that allows no safe edit; the message says where."""
+    """The text has a form that cannot be edited safely; the message says where."""
 
 
 def edited(text: str, changes: Mapping[Keys, str]) -> str:

@@ -1,6 +1,5 @@
-"""Add entries to a profile's `data:` without touching the rest of its text.
-
-An addition that might change anything else is refused.
+"""Add entries to a profile's `data:` and keep the rest of its text. An addition that might change anything
+else is refused.
 """
 
 from __future__ import annotations
@@ -59,7 +58,7 @@ def with_data(text: str, entries: Sequence[NewData]) -> str:
 
 
 def _require_nothing_else(text: str, wanted: Mapping[str, object]) -> None:
-    """Raise NotEditable unless `text` says exactly what is wanted."""
+    """Raise NotEditable unless `text` parses to exactly `wanted`."""
     try:
         after = to_data(read_tree(text.encode(), "the profile"))
     except Refused as error:

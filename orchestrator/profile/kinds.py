@@ -146,7 +146,7 @@ def _duration(value: object) -> int:
 
 NOTIFY_EVENTS = ("finished", "failed")
 
-_ADDRESS = "The variable here that holds the address."
+_ADDRESS = "The environment variable on this computer that holds the address."
 _COMMAND = {
     "anyOf": [
         _NOT_EMPTY,
@@ -154,7 +154,7 @@ _COMMAND = {
     ]
 }
 _FROM_ENV = {
-    "description": "The variable here whose value is passed on when the run starts.",
+    "description": "The environment variable on this computer that gives the value when the run starts.",
     **_matching(values.VARIABLE_PATTERN, "HF_TOKEN"),
 }
 _VARIABLE = {

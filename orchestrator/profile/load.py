@@ -44,10 +44,10 @@ def load(
     """Return the profile at `path`, with ORCH_SET_… of `environ` (this process's) and then `overrides`
     applied.
 
-    `overrides` are key=value. Paths are relative to the folder of `path`, or of `at`, if the text came from
-    there. With `files`, code, lock, interpreter, data and script must also exist here. Raises only
-    ProfileError; its message has one line for each problem: unknown keys first, then in the order of the
-    text.
+    `overrides` are key=value. Paths are relative to the folder of `path`, or of `at`, the original path of a
+    copied profile. With `files`, code, lock, interpreter, data and script must also exist on this computer.
+    Raises only ProfileError; its message has one line for each problem: unknown keys first, then in the order
+    of the text.
     """
     environ = os.environ if environ is None else environ
     try:

@@ -18,7 +18,7 @@ VERDICTS = ("equivalent", "divergent", "unstable", "not_compared")
 
 @dataclass(frozen=True)
 class OnMismatch:
-    """`stop` or `warn` for each verdict. By default rounding within the measured band is only reported."""
+    """`stop` or `warn` for each verdict. By default EQUIVALENT is only reported; the others stop."""
 
     equivalent: str = WARN
     divergent: str = STOP
@@ -63,7 +63,7 @@ _MEANINGS = {
     "equivalent": "The first difference is of rounding size.",
     "divergent": "It is larger, or the two runs are not the same job.",
     "unstable": "The script differs from itself on one machine.",
-    "not_compared": "What could not be observed, or data that the machine lacks.",
+    "not_compared": "Something could not be observed, or the machine lacks data.",
 }
 _WORD: dict[str, Any] = {"type": "string", "enum": list(CHOICES)}
 SCHEMA: dict[str, Any] = {

@@ -1,4 +1,4 @@
-"""Messages for a path that is not a profile: which profile was probably meant, and which are near."""
+"""Messages for a path that is not a profile: which profile was probably meant, and which exist nearby."""
 
 from __future__ import annotations
 
@@ -40,7 +40,7 @@ def no_such_file(path: Path) -> str:
 def no_plain_file(path: Path, *, is_folder: bool) -> str:
     """Return the same as `no_such_file`, for a path that exists."""
     if not is_folder:
-        return "a profile is a plain file, and this is none"
+        return "this is not a regular file, and a profile must be one"
     return f"this is a folder, and a profile is a file; {_listed(list(profiles_near(path / '_')))}"
 
 

@@ -27,7 +27,7 @@ from orchestrator.profile.tree import (
 
 PREFIX = "ORCH_SET_"
 ENV_PREFIX = f"{PREFIX}TRAIN__ENV"
-"""Of the variables that set variables of the job."""
+"""The prefix of ORCH_SET_… variables that set environment variables of the job."""
 
 
 @dataclass(frozen=True)
@@ -40,8 +40,8 @@ class Override:
 
 
 def overridden(root: Node, flags: Sequence[str], environ: Mapping[str, str]) -> Node:
-    """Return `root` with every override applied, the strongest last. Raises Refused if an override has no
-    place.
+    """Return `root` with every override applied, the strongest last. Raises Refused if an override names no
+    field.
     """
     if isinstance(root, ScalarNode) and root.value is None:
         root = MapNode(root.place)

@@ -60,7 +60,7 @@ _OTHER_WORDS = {
 def problems_of(error: ValidationError, root: Node) -> list[Problem]:
     """Return every error at its key or value in `root`: unknown keys first, then in the order of the text.
 
-    A key that is missing only because it is misspelt is not reported a second time.
+    A misspelt key is reported once, not also as missing.
     """
     details = error.errors(include_url=False)
     meant = {_key_meant(detail["loc"]) for detail in details if detail["type"] == "extra_forbidden"}
@@ -69,7 +69,7 @@ def problems_of(error: ValidationError, root: Node) -> list[Problem]:
 
 
 def _follows(detail: ErrorDetails, meant: set[str | None]) -> bool:
-    """Whether a key is missing because an unknown key is written for it, or for one below it."""
+    """Whether a key is missing because it, or a key below it, is misspelt."""
     lacking = dotted(detail["loc"])
     below = (f"{lacking}.", f"{lacking}[")
     return detail["type"] == "missing" and any(

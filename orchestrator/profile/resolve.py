@@ -28,7 +28,7 @@ LOCAL_DURATION = 4 * 3600
 def resolve(
     document: Document, path: Path, environ: Mapping[str, str], places: Mapping[str, str]
 ) -> tuple[resolved.Profile, list[Breach]]:
-    """Return the profile, and every rule that it breaks, without checking files."""
+    """Return the profile, and a list of the rules between fields that it breaks. Files are not checked."""
     folder = Folder(path.parent.resolve(), environ)
     code = folder.path(document.code.path)
     data = tuple(_data(entry, folder, code) for entry in document.data)
@@ -239,7 +239,7 @@ def _target(source: Path, code: Path) -> str:
 def _hidden_code(data: tuple[resolved.DataTree, ...]) -> Iterator[Breach]:
     for index, entry in enumerate(data):
         if entry.target in (".", ""):
-            text = "is the code's folder itself; name the folder of data in it, or another"
+            text = "is the code's folder itself; name a folder of data inside it, or another one"
             yield Breach(("data", index, "source"), text)
 
 
@@ -248,7 +248,7 @@ def _overlapping(profile: resolved.Profile) -> Iterator[Breach]:
 
 
 def absent_files(profile: resolved.Profile) -> Iterator[Breach]:
-    """Return what the profile names and this computer lacks."""
+    """Return a problem for each file that the profile names and this computer lacks."""
     code = profile.code.path
     if not os.path.isdir(code):
         yield Breach(("code", "path"), f"there is no folder {code}")
@@ -256,7 +256,7 @@ def absent_files(profile: resolved.Profile) -> Iterator[Breach]:
     yield from _absent_stack(profile)
     for index, data in enumerate(profile.data):
         if not data.bucket and not data.prepare and not os.path.lexists(data.source):
-            text = f"there is no {data.source}; prepare would name the command that makes it"
+            text = f"there is no {data.source}; `prepare` can name a command that creates it"
             yield Breach(("data", index, "source"), text)
     script = script_of(profile.train.command)
     known = script and not unfilled((script,))  # a parameter that a sweep gives a value may be part of it
@@ -265,7 +265,7 @@ def absent_files(profile: resolved.Profile) -> Iterator[Breach]:
 
 
 def _is_of_data(script: str, profile: resolved.Profile) -> bool:
-    """Whether the run finds the script in its data rather than in its code."""
+    """Whether the script is a file of the data, not of the code."""
     return any(PurePosixPath(script).is_relative_to(data.target) for data in profile.data)
 
 

@@ -1,4 +1,4 @@
-"""The profile as the other rooms see it: every path absolute, every default filled in."""
+"""The profile that other rooms use: every path absolute, every default filled in."""
 
 from __future__ import annotations
 
@@ -15,7 +15,7 @@ from orchestrator.profile.values import Accelerator, FromEnv
 from orchestrator.runtime.acting import inheritable
 
 PARAMETER = "ORCH_PARAM_"
-"""The variables with a run's parameters begin so."""
+"""The prefix of the variables with a run's parameters."""
 
 
 @dataclass(frozen=True)
@@ -61,9 +61,10 @@ class DataTree:
     """One folder or file: `source` here, `target` where the script finds it, relative or absolute.
 
     With a `bucket`, its URL, the machine downloads the objects itself; `source` is then the folder on this
-    computer for those that `sample` names (all if empty), when a proof needs them. `stage`: upload it once to
-    the profile's store, from which new machines download it. `stream`: a run starts while the objects of the
-    bucket are still arriving. `requester_pays`: the user pays for reading the bucket.
+    computer for those that `sample` names (all if empty), when --local-parity or --resume-proof needs them.
+    `stage`: upload it once to the profile's store, from which new machines download it. `stream`: a run
+    starts while the objects of the bucket are still arriving. `requester_pays`: the user pays for reading the
+    bucket.
     """
 
     source: Path
@@ -130,7 +131,7 @@ def _value(name: str, value: str | FromEnv, environ: Mapping[str, str]) -> str:
 
 @dataclass(frozen=True)
 class Notify:
-    """Whom to notify of a run's end, and of which ends: finished, failed."""
+    """Who is notified of a run's end, and of which ends: finished, failed."""
 
     on: tuple[str, ...]
     webhook: str | FromEnv | None
@@ -183,8 +184,8 @@ class Parity:
 class Profile:
     """One training job, checked. Durations in seconds; `max_price` of all machines, in US dollars an hour.
 
-    `digest` covers what the profile says, with its defaults and overrides; neither the place of the
-    folder nor the value of a variable taken from the environment is in it.
+    `digest` covers all fields, with defaults and overrides, but not the path of the folder or values from
+    environment variables.
     """
 
     path: Path
@@ -206,7 +207,7 @@ class Profile:
     places: Mapping[str, str] = field(repr=False, compare=False)
     budget: float | None = None
     wait: int | None = None
-    """How long to go on asking for capacity: `wait` or `retry.no-capacity`."""
+    """Seconds to wait for capacity: `wait` or `retry.no-capacity`."""
     retry: Retry = Retry()
     stall: int | None = None
     store: str | None = None
@@ -218,7 +219,7 @@ class Profile:
     identity: Mapping[str, str] = field(default_factory=dict)
     labels: Mapping[str, str] = field(default_factory=dict)
     regions: tuple[str, ...] = ()
-    """Where `region` is None: only these, the first before the others; () for any."""
+    """If `region` is None: the allowed regions, in order of preference; () for any."""
 
     def need(self) -> Need:
         """Return what this profile asks of a cloud for each of its machines."""

@@ -1,4 +1,4 @@
-"""Rules between fields, which no single field can check. Pure functions."""
+"""Rules that concern several fields of a profile. Pure functions."""
 
 from __future__ import annotations
 
@@ -20,14 +20,14 @@ _SECRET_VALUE = re.compile(
     r"-----BEGIN [A-Z ]*PRIVATE KEY|\b(AKIA|ASIA)[0-9A-Z]{16}\b|\bgh[pousr]_\w{30}|\bhf_\w{30}"
 )
 CLOUD_DISK = 10 * GIB
-"""The images of the clouds do not fit on less."""
+"""The least disk for an image of a cloud, in bytes."""
 DEFAULT_LOCAL_DISK = 20 * GIB
 DEFAULT_CLOUD_DISK = 100 * GIB
 
 
 @dataclass(frozen=True)
 class Breach:
-    """A broken rule: at the value of `loc`, or at its key."""
+    """A broken rule, reported at the value of `loc` or at its key."""
 
     loc: tuple[str | int, ...]
     text: str
@@ -48,11 +48,11 @@ def _local_has_no(document: Document) -> Iterator[Breach]:
     if document.resources.spot:
         yield Breach(("resources", "spot"), "only clouds sell spare capacity; remove it, or choose a cloud")
     if document.resources.accelerator:
-        text = "the local machine is given no GPU; remove it, or choose a cloud"
+        text = "a local machine gets no GPU; remove it, or choose a cloud"
         yield Breach(("resources", "accelerator"), text)
     for key in ("local_ssd", "network", "instance_type"):
         if getattr(document.resources, key):
-            text = f"the local machine has what this computer has; remove {key}, or choose a cloud"
+            text = f"a local machine uses the hardware of this computer; remove {key}, or choose a cloud"
             yield Breach(("resources", key), text)
     for key in ("region", "zone", "image", "reservation"):
         if getattr(document, key):
@@ -126,9 +126,11 @@ def _reservation(document: Document) -> Iterator[Breach]:
         text = f"a reservation belongs to one cloud; choose cloud: {_either(clouds.elsewhere())}"
         yield Breach(("reservation",), text)
     elif not form.fits(name):
-        yield Breach(("reservation",), f"'{name}' is no reservation of {document.cloud}; e.g. {form.example}")
+        yield Breach(
+            ("reservation",), f"'{name}' is not a reservation of {document.cloud}; write e.g. {form.example}"
+        )
     elif document.zone is None:
-        yield Breach(("reservation",), "a reservation lies in one zone: name it with zone")
+        yield Breach(("reservation",), "a reservation is in one zone; set `zone` to it")
     elif document.resources.spot:
         yield Breach(("resources", "spot"), "reserved capacity is not spot; remove one of the two")
 
@@ -171,11 +173,16 @@ def _gpu(document: Document) -> Iterator[Breach]:
 def _region(document: Document) -> Iterator[Breach]:
     if document.cloud == clouds.ANY:
         if document.resources.instance_type:
-            text = f"each cloud names its types its own way; choose cloud: {_either(clouds.elsewhere())}"
+            text = (
+                "machine types have different names on each cloud; choose cloud: "
+                f"{_either(clouds.elsewhere())}"
+            )
             yield Breach(("resources", "instance_type"), text)
         for key in ("region", "zone", "image"):
             if getattr(document, key):
-                text = f"each cloud names its {key}s its own way; choose cloud: {_either(clouds.elsewhere())}"
+                text = (
+                    f"each cloud has other names for its {key}s; choose cloud: {_either(clouds.elsewhere())}"
+                )
                 yield Breach((key,), text)
         return
     places = _places(document)
@@ -192,10 +199,10 @@ def _zone(document: Document) -> Iterator[Breach]:
     if zone is None or places is None:
         return
     if isinstance(region, tuple):
-        yield Breach(("zone",), "a zone lies in one region; name no others beside it")
+        yield Breach(("zone",), "a zone is in one region; remove the other regions")
     elif region is not None and places.is_region(region):
         if not places.lies_in(zone, region):
-            yield Breach(("zone",), f"zone '{zone}' lies outside region '{region}'")
+            yield Breach(("zone",), f"zone '{zone}' is not in region '{region}'")
     elif places.region_of(zone) is None:
         text = f"'{zone}' is no zone of {document.cloud}; its zones look like {places.zone_example}"
         yield Breach(("zone",), text)
@@ -219,17 +226,17 @@ def _secrets(document: Document) -> Iterator[Breach]:
         if isinstance(value, FromEnv) or not value:
             continue
         if _SECRET_NAME.search(name) or _SECRET_VALUE.search(value):
-            text = "looks like a secret, and a profile is no place for one; "
+            text = "looks like a secret, which must not be in a profile; "
             yield Breach(("train", "env", name), f"{text}write {name}: {{from_env: {name}}}")
 
 
 def _buckets(document: Document) -> Iterator[Breach]:
     for index, entry in enumerate(document.data):
         if is_bucket(entry.source) and entry.prepare:
-            text = "makes data on this computer, and these are in a bucket; remove one of the two"
+            text = "creates data on this computer, but the source is in a bucket; remove one of the two"
             yield Breach(("data", index, "prepare"), text)
         if entry.sample and not is_bucket(entry.source):
-            text = "is for data in a bucket; data of this computer are here as a whole"
+            text = "is for data in a bucket; local data are always complete here; remove it"
             yield Breach(("data", index, "sample"), text)
         if entry.stream and not is_bucket(entry.source):
             text = "is for data in a bucket, which a machine fetches itself; remove it"
@@ -238,7 +245,7 @@ def _buckets(document: Document) -> Iterator[Breach]:
             text = "is for data in a bucket; remove it"
             yield Breach(("data", index, "requester_pays"), text)
         if entry.stage and is_bucket(entry.source):
-            text = "is for data of this computer, and these are in a bucket already; remove it"
+            text = "is for data of this computer, but the source is in a bucket already; remove it"
             yield Breach(("data", index, "stage"), text)
         elif entry.stage and not is_bucket(document.store or ""):
             text = "needs a store that machines reach; add store: s3://bucket/prefix, or gs://…"
@@ -250,17 +257,20 @@ def overlapping(targets: Sequence[str], outputs: Sequence[str]) -> Iterator[Brea
     seen = _Paths()
     for index, target in enumerate(targets):
         if (first := seen.overlapped(target)) is not None:
-            text = f"the target '{target}' overlaps '{targets[first]}', that of data[{first}]; part them"
+            text = (
+                f"the target '{target}' overlaps '{targets[first]}', that of data[{first}]; choose targets "
+                "that do not overlap"
+            )
             yield Breach(("data", index, "target"), text)
         seen.add(target, index)
     for number, output in enumerate(outputs):
         if not any(c in output for c in "*?[") and (first := seen.overlapped(output)) is not None:
-            text = f"'{output}' overlaps the target of data[{first}]; write results to a folder of their own"
+            text = f"'{output}' overlaps the target of data[{first}]; write results to another folder"
             yield Breach(("train", "outputs", number), text)
 
 
 class _Paths:
-    """Normalised paths, to ask whether a further one equals, contains or lies in one of them."""
+    """A set of normalised paths that finds whether another path equals, contains or is inside one of them."""
 
     def __init__(self) -> None:
         self._owners: dict[str, int] = {}
@@ -292,7 +302,9 @@ def _either(names: Sequence[str]) -> str:
 def _capacity(document: Document) -> Iterator[Breach]:
     wait, patience = document.wait, document.retry.no_capacity
     if wait is not None and patience is not None and wait != patience:
-        text = f"wait says the same thing, and says {show_duration(wait)}; remove one of the two"
+        text = (
+            f"`wait` is the same setting, with another value ({show_duration(wait)}); remove one of the two"
+        )
         yield Breach(("retry", "no-capacity"), text)
 
 
@@ -308,7 +320,7 @@ def _accept(document: Document) -> Iterator[Breach]:
 def _notify(document: Document) -> Iterator[Breach]:
     section = document.notify
     if section is not None and section.webhook is None and section.command is None:
-        yield Breach(("notify",), "names nobody: add webhook, command, or both")
+        yield Breach(("notify",), "has no recipient: add webhook, command, or both")
 
 
 _RULES: tuple[Callable[[Document], Iterator[Breach]], ...] = (

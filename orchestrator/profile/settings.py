@@ -20,7 +20,9 @@ class Unreadable(Exception):
 
 
 def text_values(name: str, raw: bytes) -> list[tuple[str, str]]:
-    """Return (key, text) of each text value of a file named `name`; for a list, the list's key."""
+    """Return (key, text) of each text value in `raw`, the content of a file named `name`. Values in a list
+    have the list's key.
+    """
     found: list[tuple[str, str]] = []
     try:
         text = raw.decode("utf-8-sig")
@@ -52,7 +54,7 @@ def _walk(value: Any, key: str, depth: int) -> Iterator[tuple[str, str]]:
 
 
 class _Level:
-    """A collection in a YAML document. `key`: for a list its own, for a mapping that of the next value."""
+    """A list or mapping in a YAML document. `key`: the list's own, or that of the mapping's next value."""
 
     def __init__(self, key: str, *, is_mapping: bool) -> None:
         self.key = key

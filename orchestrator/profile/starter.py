@@ -34,20 +34,20 @@ name: {name}
 resources:
   cpus: 2                 # exactly 2; `2+` for at least 2
   memory: 4 GiB           # exactly; `4 GiB+` for at least
-  disk: 20 GiB            # ends with the machine
+  disk: 20 GiB            # deleted with the machine
 # On a cloud:
 {region}# resources:
 #   accelerator: T4       # or L4:2, or {{memory: 16 GiB+, count: 1}}
-#   spot: true            # cheaper, and may be taken away
+#   spot: true            # cheaper, but may be preempted
 # max_price: 1.00         # US dollars an hour
 
 max_duration: 4h          # the machine powers itself off then, whatever happens
-idle_duration: 30m        # and this long after the last run was fetched
+idle_duration: 30m        # and after this time without use
 
 stack:
 {stack}
 code:
-  path: .                 # all of it is sent, but for .gitignore, .orchignore and these patterns:
+  path: .                 # everything is sent, except .gitignore, .orchignore and these patterns:
   ignore: []
 
 {data}
@@ -89,9 +89,9 @@ def starter(
 ) -> str:
     """Return the text of a profile for the project in `project`, to be written into that folder.
 
-    It is for a machine on this computer; with `ground`, for one in the cloud that terraform prepared. `data`:
-    what its code was found to read, beside the usual folders. `checkpoints_of`: returns the folders from
-    which a script resumes.
+    It uses a machine on this computer; with `ground`, one in the cloud that terraform prepared. `data`: what
+    its code was found to read, beside the usual folders. `checkpoints_of`: a function that returns the
+    folders from which a script resumes.
     """
     script = _script(project)
     entry = _console_script(project)
@@ -151,7 +151,9 @@ def _script(project: Path) -> str | None:
 
 @dataclass(frozen=True)
 class _Entry:
-    """How a package is started. `below`: the folder that must be on the import path, "" if it is there."""
+    """The command that starts a package. `below`: the folder to add to the import path; "" if none is
+    needed.
+    """
 
     command: str
     module: Path
@@ -162,8 +164,9 @@ _NO_ENTRY = _Entry("python train.py    # no script was found; name yours", Path(
 
 
 def _console_script(project: Path) -> _Entry:
-    """Return what the console scripts of pyproject.toml start: the one named for training, else the only
-    one whose module is in the project. The package is not installed on a machine, only its code is there.
+    """Return what the console scripts of pyproject.toml start: the one named for training, else the only one
+    whose module is in the project. The machine has the package's code, but the package is not installed
+    there.
     """
     found = {name: entry for name, entry in _console_scripts(project) if entry is not None}
     chosen = next((name for name in found if "train" in name), next(iter(found)) if len(found) == 1 else None)
@@ -219,22 +222,22 @@ def _entry(project: Path, name: str, code: str) -> str | None:
     maker = next((maker for maker in _MAKERS if _names(_read(project / maker), name)), None)
     if maker is None or not _names(code, name):
         return None
-    return f"  - source: {name}\n    prepare: python {maker}    # makes it here when it is absent\n"
+    return f"  - source: {name}\n    prepare: python {maker}    # creates it here if it is absent\n"
 
 
 def _outputs(code: str) -> str:
     found = [name for name in OUTPUT_NAMES if _names(code, name)]
     if not found:
-        return "  # outputs: [out]        # what to bring back; default: all that the run makes\n"
+        return "  # outputs: [out]        # files to download; default: all that the run creates\n"
     return f"  outputs: [{', '.join(found)}]\n"
 
 
 def _checkpoints(found: Sequence[str]) -> str:
     names = [name for name in found if _is_output(name)]
     if not names:
-        return "  # checkpoints: [ckpt]   # what it resumes from; copied each time it is whole\n"
+        return "  # checkpoints: [ckpt]   # what it resumes from; copied whenever complete\n"
     listed = ", ".join(scalar(name) for name in names)
-    return f"  checkpoints: [{listed}]    # what it resumes from; copied each time it is whole\n"
+    return f"  checkpoints: [{listed}]    # what it resumes from; copied whenever complete\n"
 
 
 def _names(code: str, folder: str) -> bool:

@@ -24,7 +24,9 @@ _VALUE = re.compile(r"[\w.,:/@-]+")
 
 @dataclass(frozen=True)
 class TerraformOutputs:
-    """`regions`: where the network is, the first one first. `environment`: how the provider finds it."""
+    """`regions`: where the network is, the preferred one first. `environment`: variables by which the
+    provider finds it.
+    """
 
     cloud: str
     regions: tuple[str, ...]
@@ -81,7 +83,7 @@ def _output(text: str, where: str) -> dict[str, Any]:
 
 
 def _made_ready() -> list[CloudTraits]:
-    """Return the clouds for which Terraform files are part of the package."""
+    """Return the clouds that have a folder in terraform/."""
     return [each for each in clouds.every() if each.terraform]
 
 

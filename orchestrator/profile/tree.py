@@ -1,8 +1,8 @@
 """Parse YAML text to a tree in which every key and value has its place. Strict, bounded, YAML 1.2 scalars.
 
-It reads the parser's events, so nothing recurses and a hostile text stops early. What other readers convert
-(`no`, `on`, `1:30`, `0777`, `1_000`, dates) stays text. Aliases, anchors, tags, merge keys and duplicate keys
-are refused.
+It reads the parser's events, so depth and size are limited while reading. Values that YAML 1.1 readers
+convert (`no`, `on`, `1:30`, `0777`, `1_000`, dates) stay text. Aliases, anchors, tags, merge keys and
+duplicate keys are refused.
 """
 
 from __future__ import annotations
@@ -113,7 +113,7 @@ def plain_value(text: str) -> str | int | float | bool | None:
 def read_tree(raw: bytes, source: str) -> Node:
     """Return the one document in `raw`. Raises Refused with all problems of its form."""
     if len(raw) > MAX_BYTES:
-        size = f"is larger than {MAX_BYTES >> 10} KiB, more than any profile needs"
+        size = f"is larger than {MAX_BYTES >> 10} KiB, the limit of a profile"
         raise Refused([Problem(Place(source, 1, 1), f"the document {size}")])
     return _Builder(source).build(_decoded(raw, source))
 
@@ -129,7 +129,7 @@ def _decoded(raw: bytes, source: str) -> str:
 
 @dataclass
 class _Open:
-    """A collection that is being read; `key` waits for its value."""
+    """A list or mapping that is being read. `key`: the key whose value comes next."""
 
     node: ListNode | MapNode
     key: tuple[str, Place] | None = None
@@ -167,7 +167,7 @@ class _Builder:
             before = text[: error.position]
             column = len(before) - (before.rfind("\n") + 1) + 1
             place = Place(self.source, before.count("\n") + 1, column)
-            self._stop(place, f"the character U+{_code(error):04X} may not stand in a profile")
+            self._stop(place, f"the character U+{_code(error):04X} is not allowed in a profile")
         except (ValueError, OverflowError) as error:  # an escape beyond Unicode, a version beyond int
             place = self._place(loader.get_mark() if loader else None)
             self._stop(place, f"not valid YAML here ({error})")
@@ -205,19 +205,19 @@ class _Builder:
     def _start_document(self, place: Place) -> None:
         self.documents += 1
         if self.documents > 1:
-            self._stop(place, "a second document starts here; a profile is one")
+            self._stop(place, "a second document starts here; a profile has only one")
 
     def _check_properties(self, event: events.NodeEvent, place: Place) -> None:
         if event.anchor is not None:
-            self._refer(place, f"the anchor &{event.anchor} is refused: nothing may refer to it")
+            self._refer(place, f"the anchor &{event.anchor} is refused: references are not allowed")
         tag = getattr(event, "tag", None)
         if tag is not None:
-            self._wrong(place, f"the tag {_short(tag)} is refused: values have their plain YAML types")
+            self._wrong(place, f"the tag {_short(tag)} is refused: write the plain value")
 
     def _start_node(self, event: events.NodeEvent, place: Place) -> None:
         self.nodes += 1
         if self.nodes > MAX_NODES:
-            self._stop(place, f"more than {MAX_NODES} values; no profile needs so many")
+            self._stop(place, f"more than {MAX_NODES} values, the limit of a profile")
         if isinstance(event, events.ScalarEvent):
             self._scalar(event, place)
         else:
@@ -229,7 +229,7 @@ class _Builder:
             self._wrong(place, f"the value holds the control character U+{ord(odd):04X}")
         plain = event.style is None
         if plain and text == "<<" and self._awaits_key():
-            self._wrong(place, "the merge key << is refused: write the keys out")
+            self._wrong(place, "the merge key << is refused: write its keys here")
         self._add(ScalarNode(text, plain_value(text) if plain else text, place))
 
     def _collection(self, event: events.NodeEvent, place: Place) -> None:
@@ -261,15 +261,15 @@ class _Builder:
     def _add_pair(self, into: MapNode, key: str, place: Place, node: Node) -> None:
         if key in into.keys:
             first = into.keys[key]
-            self._wrong(place, f"the key '{_short(key)}' stands twice, first at line {first.line}")
+            self._wrong(place, f"the key '{_short(key)}' is given twice, first in line {first.line}")
             return
         into.keys[key] = place
         into.items[key] = node
 
 
 _HINTS = {
-    "mapping values are not allowed here": "a ': ' stands in an unquoted value, or the indentation is off",
-    "found character '\\t' that cannot start any token": "a tab stands here; YAML indents with spaces",
+    "mapping values are not allowed here": "an unquoted value contains ': ', or the indentation is wrong",
+    "found character '\\t' that cannot start any token": "a tab is here; YAML indents with spaces",
     "found unexpected end of stream": "a quote or bracket that was opened is never closed",
     "could not find expected ':'": "a key needs a ':' after it",
 }

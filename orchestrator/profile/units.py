@@ -1,5 +1,5 @@
-"""Numbers with units: sizes in bytes, durations in seconds, bounds. Exact, or a ValueError that names what
-was expected.
+"""Numbers with units: sizes in bytes, durations in seconds, bounds. Values are exact; otherwise ValueError
+says what was expected.
 
 The patterns are also part of the published JSON Schema, so they use only what ECMA 262 and Python share.
 """

@@ -67,7 +67,7 @@ def nearest(word: str, known: Sequence[str], aliases: Mapping[str, str] = {}) ->
 
 
 def parse_choice(value: object, choices: Sequence[str], aliases: Mapping[str, str] = {}) -> str:
-    """Return one of `choices`. A refusal names the choice for which an alias of `aliases` was written."""
+    """Return one of `choices`. The error for a word in `aliases` suggests its choice."""
     if isinstance(value, str) and value in choices:
         return value
     near = nearest(value, choices, aliases) if isinstance(value, str) else None
@@ -80,7 +80,7 @@ def parse_text(value: object) -> str:
         advice = f"; put it in quotes, '{value}'" if isinstance(value, int | float) else ""
         raise ValueError(f"expected text, found {describe(value)}{advice}")
     if not value.strip():
-        raise ValueError("expected text, found an empty one")
+        raise ValueError("expected text, found an empty text")
     return value
 
 
@@ -103,7 +103,7 @@ def parse_location(value: object) -> str:
 
 
 def parse_regions(value: object) -> str | tuple[str, ...]:
-    """Parse one region, or a list of several; a list of one is that one."""
+    """Parse one region, or a list of several. A list with one entry equals that entry."""
     if not isinstance(value, tuple):
         return parse_location(value)
     names = tuple(parse_location(one) for one in value)
@@ -217,7 +217,7 @@ def parse_accelerator_name(value: object) -> str:
         raise ValueError(f"expected a GPU's name such as T4 or A100-80GB, found {describe(text)}")
     bare = re.sub(r"^(NVIDIA-)(TESLA-)?|^TESLA-", "", text.upper())
     if bare != text.upper():
-        raise ValueError(f"'{text}' is one cloud's name for it; write {bare}")
+        raise ValueError(f"'{text}' is the name on one cloud only; write {bare}")
     return bare
 
 
@@ -233,12 +233,12 @@ def parse_local_path(value: object) -> str:
     text = parse_path(value)
     if _WINDOWS.match(text):
         raise ValueError(
-            f"'{text}' is a Windows path; write it as this computer has it, with / between folders"
+            f"'{text}' is a Windows path; write the path on this computer, with / between folders"
         )
     if variable := re.search(r"\$\{|\$[A-Za-z_]", text):
-        raise ValueError(f"'{variable[0]}' is not expanded in paths (only ~ is); write the path out")
+        raise ValueError(f"'{variable[0]}' is not expanded in paths (only ~ is); write the complete path")
     if re.match(r"~[^/]", text):
-        raise ValueError("only your own ~ is expanded; write the path out")
+        raise ValueError("only ~ itself is expanded, not ~user; write the complete path")
     return text
 
 
@@ -257,7 +257,7 @@ def parse_source(value: object) -> str:
         return _parse_bucket(text)
     if scheme := re.match(r"([A-Za-z][A-Za-z0-9+.-]*)://", text):
         raise ValueError(
-            f"'{scheme[0]}' is no place for data; write a path of this computer, s3://bucket/prefix or "
+            f"'{scheme[0]}' is not supported for data; write a path on this computer, s3://bucket/prefix or "
             "gs://bucket/prefix"
         )
     return parse_local_path(text)
@@ -267,7 +267,9 @@ def _parse_bucket(text: str) -> str:
     if not _BUCKET.fullmatch(text):
         raise ValueError(f"'{text}' names no bucket; write e.g. {text[:5]}my-bucket/images")
     if any(part in (".", "..") for part in text.split("/")) or "//" in text[5:]:
-        raise ValueError(f"'{text}' has an empty part, or one of dots; write the names of the objects")
+        raise ValueError(
+            f"'{text}' has an empty part, or a part of dots only; write the exact names of the objects"
+        )
     return text
 
 
@@ -276,7 +278,7 @@ def parse_sample(value: object) -> str:
     text = parse_path(value)
     if text.startswith("/") or ".." in text.split("/"):
         raise ValueError(
-            f"'{text}' leads out of the source; write it relative to it, e.g. train-000*.tfrecord"
+            f"'{text}' is outside the source; write it relative to the source, e.g. train-000*.tfrecord"
         )
     return text
 
@@ -290,12 +292,12 @@ def parse_target(value: object) -> str:
             "e.g. data/images or /data/images"
         )
     if text.startswith("~") or "$" in text:
-        raise ValueError(f"'{text}': nothing is expanded in targets; write the path out")
+        raise ValueError(f"'{text}': nothing is expanded in targets; write the complete path")
     path = PurePosixPath(text)
     if ".." in path.parts:
         raise ValueError(f"'{text}' leaves the working folder; write a path without ..")
     if str(path) in (".", "/", "//"):
-        raise ValueError("the target must name a folder or file of its own, e.g. data")
+        raise ValueError("the target must name a folder or file, e.g. data")
     if path.is_absolute():
         _check_absolute(text, str(path).lstrip("/"))
         return "/" + str(path).lstrip("/")
@@ -304,11 +306,9 @@ def parse_target(value: object) -> str:
 
 def _check_absolute(text: str, inside: str) -> None:
     if any(inside == system or inside.startswith(f"{system}/") for system in _SYSTEM):
-        raise ValueError(f"'{text}' belongs to the machine's own system; write another, e.g. /data")
+        raise ValueError(f"'{text}' is used by the machine's system; write another, e.g. /data")
     if inside in _TOP:
-        raise ValueError(
-            f"'{text}' exists on every machine; write a folder of its own in it, e.g. {text}/data"
-        )
+        raise ValueError(f"'{text}' exists on every machine; write a new folder inside it, e.g. {text}/data")
 
 
 def parse_output(value: object) -> str:
@@ -317,11 +317,11 @@ def parse_output(value: object) -> str:
     if _WINDOWS.match(text):
         raise ValueError(f"'{text}' is a Windows path; the machines run Linux, write / between folders")
     if text.startswith(("/", "~")) or ".." in PurePosixPath(text).parts:
-        raise ValueError(f"'{text}' lies outside the working folder; outputs are collected from inside it")
+        raise ValueError(f"'{text}' is outside the working folder, and outputs must be inside it")
     try:
         re.compile("".join(re.findall(r"\[[^\]]+\]", text)))
     except re.error:
-        raise ValueError(f"'{text}' has brackets that hold no range of characters") from None
+        raise ValueError(f"'{text}' has brackets without a valid range of characters") from None
     return str(PurePosixPath(text))
 
 
@@ -333,7 +333,7 @@ def parse_module_name(value: object) -> str:
     text = value if isinstance(value, str) else str(value)
     if not re.match(MODULE_PATTERN, text, re.ASCII) or text != text.strip():
         raise ValueError(
-            f"'{text}' is no module's name; write it as in an import, e.g. my_layers or net.layers"
+            f"'{text}' is not a module's name; write it as in an import, e.g. my_layers or net.layers"
         )
     return text
 
@@ -370,5 +370,5 @@ def parse_variable_name(value: object) -> str:
     if not re.fullmatch(VARIABLE_PATTERN, text):
         raise ValueError("expected a variable's name: letters, digits and _, with no digit first")
     if text.startswith("ORCH_"):
-        raise ValueError("names with ORCH_ are set by orch itself")
+        raise ValueError("names that start with ORCH_ are reserved for orch")
     return text

@@ -22,7 +22,7 @@ from orchestrator.model.acceptance import MODELS, MOST_PROMOTIONS, How, ModelHis
 from orchestrator.model.answers import LONG, Malformed, decoded
 from orchestrator.model.files import regular_bytes
 from orchestrator.session.project import Project
-from orchestrator.session.turns import promoting
+from orchestrator.session.work_locks import promoting
 from orchestrator.storage import Store, open_store
 
 

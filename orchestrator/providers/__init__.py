@@ -1,4 +1,4 @@
-"""Create, list and delete machines. A provider is opened by its name, and its library is loaded only then."""
+"""Create, list and delete machines. The library of a provider is loaded when the provider is opened."""
 
 from __future__ import annotations
 
@@ -10,7 +10,7 @@ from orchestrator.model import Ending, Machine, Provider, clouds
 
 
 def ending_of(provider: Provider, machine: Machine) -> Ending | None:
-    """Ask how `machine` ended; None if the provider cannot tell."""
+    """Return how `machine` ended; None if the provider does not know."""
     try:
         return provider.ending(machine)
     except ProviderError:
@@ -18,7 +18,7 @@ def ending_of(provider: Provider, machine: Machine) -> Ending | None:
 
 
 def made_there(provider: str, machine: Machine) -> ProviderError:
-    """Return the error for a machine whose host key was generated on it: nobody can vouch for such a key."""
+    """Return the error for a machine that generated its host key by itself: such a key cannot be verified."""
     return ProviderError(
         Fault.INVALID,
         f"The host key of {machine.id} was created on the machine, and {provider} has no record of it.",
@@ -38,7 +38,7 @@ def exists(name: str) -> bool:
 def open_provider(name: str, *, state: Path | None = None) -> Provider:
     """Return the provider with this name. Raises ProviderError(INVALID) for an unknown name.
 
-    `state`: the folder for what outlives this process.
+    `state`: the folder for files that outlive this process.
     """
     if not clouds.exists(name):
         raise ProviderError(Fault.INVALID, _unknown(name), code="UnknownProvider")

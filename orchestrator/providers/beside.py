@@ -1,4 +1,4 @@
-"""The parts of Provider for clouds that create nothing except machines."""
+"""Mixins with the methods of Provider that some clouds do not need."""
 
 from __future__ import annotations
 
@@ -9,7 +9,7 @@ from orchestrator.model import Labels, Machine, MachineImage
 
 
 class NothingBeside:
-    """Mixin for clouds whose machines end by themselves and leave nothing else behind."""
+    """Mixin for clouds that create nothing except machines, which end by themselves."""
 
     def guard(self, machine: Machine, lasts: float) -> Machine:  # noqa: ARG002
         return machine
@@ -19,13 +19,13 @@ class NothingBeside:
 
 
 class NoImages:
-    """Mixin for clouds of whose machines orch makes no images. Their traits have `images=None`."""
+    """Mixin for clouds on which orch creates no images. Their traits have `images=None`."""
 
     name: str
 
     def bake(self, machine: Machine, name: str, labels: Labels) -> MachineImage:  # noqa: ARG002
         raise ProviderError(
-            Fault.INVALID, f"orch makes no images of machines of {self.name}.", code="NoImages"
+            Fault.INVALID, f"orch cannot create images of machines on {self.name}.", code="NoImages"
         )
 
     def images(self, labels: Labels) -> Sequence[MachineImage]:  # noqa: ARG002

@@ -1,4 +1,4 @@
-"""What every provider requires of a group of machines before it connects them."""
+"""Check the arguments with which a provider connects a group of machines."""
 
 from __future__ import annotations
 
@@ -12,6 +12,8 @@ _NAME = re.compile(r"[A-Za-z0-9][A-Za-z0-9._-]{0,62}")
 def require_sound(group: str, ports: range) -> None:
     """Raise INVALID unless `group` is a name and `ports` a range of TCP ports without gaps."""
     if not _NAME.fullmatch(group):
-        raise ProviderError(Fault.INVALID, f"{group!r} does not name a group of machines.", code="GroupName")
+        raise ProviderError(
+            Fault.INVALID, f"{group!r} is not a valid name of a group of machines.", code="GroupName"
+        )
     if not ports or ports.step != 1 or not 0 < ports.start < ports.stop <= 1 << 16:
-        raise ProviderError(Fault.INVALID, f"{ports} are not TCP ports.", code="GroupPorts")
+        raise ProviderError(Fault.INVALID, f"{ports} are not consecutive TCP ports.", code="GroupPorts")

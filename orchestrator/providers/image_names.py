@@ -1,4 +1,4 @@
-"""What every provider requires of the name of an image."""
+"""Check names of images, by the rules of all clouds."""
 
 from __future__ import annotations
 
@@ -12,14 +12,15 @@ def require_image_name(name: str) -> None:
     if not NAME.fullmatch(name):
         raise ProviderError(
             Fault.INVALID,
-            f"{name[:80]!r} cannot name an image: a lower-case letter, then letters, digits and hyphens, "
+            f"{name[:80]!r} is not a valid name of an image: a lower-case letter, then letters, digits and "
+            "hyphens, "
             "3 to 63 characters, no hyphen at the end.",
             code="ImageName",
         )
 
 
 def taken(image: MachineImage) -> ProviderError:
-    """Return the error for a name that another image has."""
+    """Return the error for a name that another image has already."""
     where = f" in {image.region}" if image.region else ""
     return ProviderError(
         Fault.CONFLICT,

@@ -1,8 +1,6 @@
-"""An emulated cloud inside this process, for tests. It behaves towards its callers as a real cloud does, but
-runs nothing.
-
-It lists late, starts slowly, fails before or after an operation took effect, runs out of capacity
-and quota, and ends machines at their deadlines; all by a clock that tests can set.
+"""An emulated cloud inside this process, for tests. It behaves like a real cloud, but runs nothing: it lists
+new machines late, starts slowly, fails before or after an operation took effect, has limits of capacity and
+quota, and ends machines at their deadlines; all by a clock that tests can set.
 """
 
 from __future__ import annotations
@@ -190,7 +188,7 @@ class MemoryProvider(NothingBeside):
         self._sold_out.add((instance_type, zone))
 
     def limit(self, zone: str, machines: int) -> None:
-        """Let the zone have room for this many machines, until restock()."""
+        """Limit the zone to this many machines, until restock()."""
         self._room[zone] = machines
 
     def restock(self) -> None:
@@ -202,7 +200,7 @@ class MemoryProvider(NothingBeside):
         self._denied.add(region)
 
     def list_nothing(self, times: int, *, after: int = 0) -> None:
-        """After `after` answers of `list`, return `times` empty ones, like a list that lags behind."""
+        """After `after` answers of `list`, return `times` empty ones, like a list that is out of date."""
         self._stale_lists = [False] * after + [True] * times
 
     def kill(self, machine: Machine) -> None:
@@ -210,7 +208,7 @@ class MemoryProvider(NothingBeside):
         self._end(machine.id)
 
     def reaches(self, machine: Machine, address: str, port: int) -> bool:
-        """Whether a connection from the machine to `address` would be made."""
+        """Whether the machine could connect to `address` and `port`."""
         return any(
             machine.id in group.addresses and address in group.addresses.values() and port in group.ports
             for group in self.groups.values()

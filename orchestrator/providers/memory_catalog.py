@@ -1,4 +1,4 @@
-"""What the emulated cloud inside this process sells."""
+"""The offers of the emulated cloud inside this process."""
 
 from __future__ import annotations
 

@@ -46,7 +46,9 @@ class MemoryImages:
         self._images.pop(name, None)
 
     def require(self, name: str | None) -> None:
-        """Raise INVALID if an image that orch made is named and is gone; there is every other image."""
+        """Raise INVALID if the name is that of an orch image that does not exist; all other names count as
+        existing images.
+        """
         if name is not None and name.startswith("orch-") and name not in self._images:
             raise ProviderError(Fault.INVALID, f"There is no image {name}.", code="NoSuchImage")
 

@@ -1,4 +1,5 @@
-"""End a machine that no client has contacted: shell for its first boot, armed at every boot. Pure.
+"""End a machine that no client has contacted: shell code for its first boot, which starts a timer at every
+boot. Pure.
 
 It counts as contacted while orch's watcher (`runtime.agent.watch`) runs, which then handles idleness and
 deadline. A machine that has runs is left to its deadline, because their results may be on it only.

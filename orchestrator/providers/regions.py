@@ -29,8 +29,8 @@ def list_regions(regions: Sequence[str], list_one: Callable[[str], Sequence[Mach
 def ask_regions(
     regions: Sequence[str], ask: Callable[[str], Sequence[T]]
 ) -> tuple[list[T], dict[str, ProviderError]]:
-    """Return what the regions answered, and the refusals of those that refused with AUTH. Raise
-    ProviderError as list_regions does.
+    """Return the answers by region, and the errors of regions that refused with AUTH. Raise ProviderError as
+    list_regions does.
     """
 
     def asked(region: str) -> Sequence[T] | ProviderError:

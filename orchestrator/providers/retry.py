@@ -133,6 +133,6 @@ class RetryingProvider:
         """
         return ProviderError(
             Fault.UNKNOWN,
-            f"{self.name} gave an answer that cannot be read ({type(error).__name__}: {error}).",
+            f"{self.name} gave an invalid answer ({type(error).__name__}: {error}).",
             code="UnreadableAnswer",
         )

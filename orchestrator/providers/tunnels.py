@@ -34,7 +34,7 @@ def require(programs: Mapping[str, str], purpose: str) -> None:
 
 
 class Tunnels:
-    """Check whether tunnels reach ssh servers yet: a machine runs long before its tunnel works."""
+    """Check whether tunnels reach ssh servers yet: a machine is running long before its tunnel works."""
 
     def __init__(self, patience_s: float = 120.0) -> None:
         self._patience_s = patience_s

@@ -1,5 +1,5 @@
-"""Mark refusals after which the machine may exist all the same, because they came after an accepted create
-call.
+"""Mark errors after which the machine may exist nevertheless, because they follow a create call that may have
+been accepted.
 """
 
 from __future__ import annotations
@@ -10,12 +10,12 @@ from contextlib import contextmanager
 from orchestrator.errors import Fault, ProviderError
 
 _DENY_ALL = (Fault.CAPACITY, Fault.QUOTA)
-"""These answers mean that the cloud has looked for the machine, so no earlier call created it either."""
+"""Faults that prove that the machine does not exist, so no earlier call created it either."""
 
 
 @contextmanager
 def undecided() -> Iterator[None]:
-    """Mark the refusals raised in the block, which follows a call that may have created the machine."""
+    """Mark the errors raised in the block, which follows a call that may have created the machine."""
     try:
         yield
     except ProviderError as error:
@@ -24,7 +24,7 @@ def undecided() -> Iterator[None]:
 
 
 def note_repeated(error: ProviderError) -> None:
-    """Mark the refusal of a repeated call: the earlier call, which got no answer, may have created the
+    """Mark the error of a repeated call: the earlier call, without an answer, may have created the
     machine.
     """
     error.undecided = error.undecided or error.fault not in _DENY_ALL

@@ -1,4 +1,4 @@
-"""Prevent automatic upgrades of a machine's packages: shell for the first boot of every cloud. Pure.
+"""Prevent automatic upgrades of a machine's packages: shell code for the first boot on every cloud. Pure.
 
 An upgrade during a run may replace the GPU's driver, which a training then cannot open any more
 ("Driver/library version mismatch": github.com/lyulyul/shine-cluster/issues/50, pando85/homelab/pull/4110). An

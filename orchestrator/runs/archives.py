@@ -29,7 +29,7 @@ _KERAS_NOTE = "metadata.json"
 _KERAS_SETTINGS = (_KERAS_NOTE, "config.json")
 _KERAS_TIME = "date_saved"
 _KERAS_SHARED = "shared_object_id"
-"""Python's id() of an object. Which objects have the same one matters; the number does not."""
+"""Python's id() of an object. Only whether two objects have the same id is compared, not the number."""
 _KERAS_WEIGHTS = ".weights.h5"
 
 

@@ -8,7 +8,7 @@ from orchestrator.errors import UsageError
 from orchestrator.ledger import LeasedRun
 from orchestrator.model import AttemptFacts, ExitReason, RunRecord
 from orchestrator.profile import Profile
-from orchestrator.runs import checkpoints, events, logs, record_file, set_aside
+from orchestrator.runs import checkpoints, earlier_attempts, events, logs, record_file
 from orchestrator.runs.inputs import Inputs, differences, inputs_of
 from orchestrator.runs.metrics import is_finished
 from orchestrator.runs.outcome import complete_record, raise_for_outcome
@@ -18,7 +18,7 @@ from orchestrator.session.project import Project
 def latest_attempt(folder: Path) -> RunRecord | None:
     """Return the record of the last ended attempt, even if it was set aside for one that never started."""
     return record_file.read(folder) or next(
-        (record for _, record in reversed(set_aside.records(folder))), None
+        (record for _, record in reversed(earlier_attempts.records(folder))), None
     )
 
 
@@ -53,7 +53,7 @@ def number_of_next(project: Project, run_id: str, run: LeasedRun | None) -> int:
         max(
             _number(done) if done else 0,
             run.attempt if run and not run.found else 0,
-            *set_aside.numbers(project.run(run_id)),
+            *earlier_attempts.numbers(project.run(run_id)),
         )
         + 1
     )
@@ -69,22 +69,22 @@ def archive_attempt(project: Project, run_id: str) -> None:
     """Move the files of the last attempt into `attempts/<number>/`. Safe to interrupt and to repeat."""
     folder = project.run(run_id)
     done = record_file.read(folder)
-    part = folder / set_aside.FOLDER / "part"
+    part = folder / earlier_attempts.FOLDER / "part"
     if done is not None:
         part.mkdir(parents=True, exist_ok=True)
         logs.set_aside(folder, part)
-        stays = (set_aside.FOLDER, checkpoints.FOLDER, events.FOLDER, record_file.RECORD)
+        stays = (earlier_attempts.FOLDER, checkpoints.FOLDER, events.FOLDER, record_file.RECORD)
         left = [path for path in folder.iterdir() if path.name not in stays]
         for path in [*left, folder / record_file.RECORD]:  # the record last: with it the folder is complete
             path.rename(part / path.name)
     moved = record_file.read(part)
     if moved is not None:
-        part.rename(folder / set_aside.FOLDER / str(_number(moved)))
+        part.rename(folder / earlier_attempts.FOLDER / str(_number(moved)))
 
 
 def describe_attempts(project: Project, run: AttemptFacts, record: RunRecord) -> list[AttemptFacts]:
     """Return the `attempts` of a record: earlier ones and this one, described by the draft of `run`."""
-    earlier = [_own(each) for _, each in set_aside.records(project.run(record.run_id))]
+    earlier = [_own(each) for _, each in earlier_attempts.records(project.run(record.run_id))]
     return [*(each for each in earlier if each["number"] < run["number"]), _told(record, run)]
 
 

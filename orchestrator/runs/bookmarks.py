@@ -1,4 +1,4 @@
-"""How far a project's user has read a run's output."""
+"""The byte offset up to which a run's output was shown."""
 
 from __future__ import annotations
 
@@ -11,7 +11,7 @@ from orchestrator.model.files import regular_bytes
 
 
 class Bookmark:
-    """How far a project's user has read a run's output, in bytes; kept across processes."""
+    """The byte offset up to which a run's output was shown to the project's user; stored in a file."""
 
     def __init__(self, path: Path) -> None:
         self._path = path
@@ -24,13 +24,13 @@ class Bookmark:
         atomic_write(self._path, str(self.offset).encode())
 
     def forget(self) -> None:
-        """Start again from the beginning, because the output does."""
+        """Set the offset to 0, because the output starts again."""
         self._path.unlink(missing_ok=True)
         self.offset = 0
 
 
 def _read(path: Path) -> int:
-    """Read the bookmark. A damaged one counts as 0."""
+    """Return the stored offset; 0 if the file is damaged."""
     try:
         text = regular_bytes(path, 20)
     except (FileNotFoundError, Malformed):

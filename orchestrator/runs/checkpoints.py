@@ -44,7 +44,7 @@ _WORDS = {
 
 
 @dataclass(frozen=True)
-class Kept:
+class LocalCheckpoint:
     """A complete local copy. `folder` holds its files as they were in the working folder."""
 
     attempt: int
@@ -52,7 +52,7 @@ class Kept:
     folder: Path
 
 
-def newest(run: Path) -> Kept | None:
+def newest(run: Path) -> LocalCheckpoint | None:
     """Return the newest local copy whose files are all there; None if there is none."""
     for attempt, seq in reversed(_numbers(run)):
         found = _read(_place(run, attempt, seq), attempt)
@@ -61,7 +61,7 @@ def newest(run: Path) -> Kept | None:
     return None
 
 
-def newest_of(project: Project, profile: Profile, run_id: str) -> Kept | None:
+def newest_of(project: Project, profile: Profile, run_id: str) -> LocalCheckpoint | None:
     """Return the copy as `newest` does, after downloading a newer one from the store if there is one.
 
     Raise StorageError or SyncError if the store fails and there is no local copy.
@@ -76,7 +76,7 @@ def newest_of(project: Project, profile: Profile, run_id: str) -> Kept | None:
         return here
 
 
-def _fetched(stored: StoredRun | None, run: Path, here: Kept | None) -> Kept | None:
+def _fetched(stored: StoredRun | None, run: Path, here: LocalCheckpoint | None) -> LocalCheckpoint | None:
     found = stored.newest_checkpoint() if stored else None
     if stored is None or found is None:
         return None
@@ -90,7 +90,7 @@ def _fetched(stored: StoredRun | None, run: Path, here: Kept | None) -> Kept | N
     return _read(place, attempt)
 
 
-def restore(session: Session, kept: Kept) -> TreeLink:
+def restore(session: Session, kept: LocalCheckpoint) -> TreeLink:
     """Send the copy to the machine. Raise UsageError if its files were changed since they were downloaded."""
     name = f"checkpoint-{session.ledger.lease().id}"[:100]
     found = sync.push_latest(
@@ -108,7 +108,7 @@ def restore(session: Session, kept: Kept) -> TreeLink:
 # ---------------------------------------------------------------- bringing
 
 
-def bring(host: Host, agent: Agent, run_id: str, attempt: int, run: Path) -> Kept | None:
+def bring(host: Host, agent: Agent, run_id: str, attempt: int, run: Path) -> LocalCheckpoint | None:
     """Download the machine's newest copy, unless it is here, and return it. Safe to interrupt.
 
     Files that the previous copy has are not downloaded again.
@@ -118,7 +118,7 @@ def bring(host: Host, agent: Agent, run_id: str, attempt: int, run: Path) -> Kep
 
 def _bring_of(
     host: Host, agent: Agent, run_id: str, attempt: int, run: Path, listed: Snapshots
-) -> Kept | None:
+) -> LocalCheckpoint | None:
     if not listed.snapshots:
         return None
     snapshot = max(listed.snapshots, key=lambda each: each.seq)
@@ -132,7 +132,7 @@ def _bring_of(
     sync.pull(host, agent, jobs.checkpoint_files(agent, run_id, snapshot.seq), entries, place / _FILES)
     atomic_write(place / MANIFEST, json.dumps(asdict(snapshot), sort_keys=True).encode())
     _prune(run)
-    return Kept(attempt, snapshot, place / _FILES)
+    return LocalCheckpoint(attempt, snapshot, place / _FILES)
 
 
 class Copies:
@@ -149,7 +149,7 @@ class Copies:
         self._refused = False
         self._hindrances: set[HindranceKind] = set()
 
-    def look(self, host: Host) -> None:
+    def poll(self, host: Host) -> None:
         """Download a new copy, and upload it. After HostError, LocalError or SyncError it is tried again
         later.
         """
@@ -158,7 +158,7 @@ class Copies:
         self._tell(listed.hindrance)
         self._store(host, _bring_of(host, agent, self._run_id, self._attempt, self._run, listed))
 
-    def _store(self, host: Host, kept: Kept | None) -> None:
+    def _store(self, host: Host, kept: LocalCheckpoint | None) -> None:
         """Upload the copy to the store, if there is one and the machine does not do it. A refusal is
         reported once.
         """
@@ -179,7 +179,7 @@ class Copies:
                 )
 
     def _goes_by_itself(self, host: Host) -> bool:
-        """Return whether the machine uploads its copies; False if it cannot be asked."""
+        """Return whether the machine uploads its copies; False if it cannot be reached."""
         try:
             return jobs.uploads(host, self._session.agent, self._run_id).is_trusted
         except HostError:
@@ -212,7 +212,7 @@ def _numbers(run: Path) -> list[tuple[int, int]]:
     return sorted((int(named[1]), int(named[2])) for named in found)
 
 
-def _read(place: Path, attempt: int) -> Kept | None:
+def _read(place: Path, attempt: int) -> LocalCheckpoint | None:
     """Return the copy if its manifest is readable and its files have the listed sizes, else None."""
     try:
         snapshot = decoded(Snapshot, regular_bytes(place / MANIFEST, LONG), most=LONG)
@@ -221,10 +221,10 @@ def _read(place: Path, attempt: int) -> Kept | None:
         return None
     if sizes != [file.size for file in snapshot.files]:
         return None
-    return Kept(attempt, snapshot, place / _FILES)
+    return LocalCheckpoint(attempt, snapshot, place / _FILES)
 
 
-def _lend(before: Kept, snapshot: Snapshot, target: Path) -> None:
+def _lend(before: LocalCheckpoint, snapshot: Snapshot, target: Path) -> None:
     """Link files that the previous copy has too. They are verified like all others."""
     known = {(file.path, file.digest) for file in before.snapshot.files}
     for file in snapshot.files:

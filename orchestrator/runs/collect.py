@@ -36,7 +36,7 @@ from orchestrator.model.outcomes import ExitReason
 from orchestrator.model.plain import plain
 from orchestrator.runs import events, logs
 from orchestrator.runs.record_file import disk_errors
-from orchestrator.runs.to_come import naming_all
+from orchestrator.runs.results_size import naming_total_size
 
 OUTPUTS = "outputs"
 LOG = logs.LOG
@@ -71,11 +71,11 @@ def fetch(
 ) -> Fetched:
     """Download a run's files into `folder`: its log, end and trace first; verified, then renamed.
 
-    With `again`, the outputs are listed anew on the machine. Safe to repeat and to interrupt. Raises
+    With `again`, the outputs are listed again on the machine. Safe to repeat and to interrupt. Raises
     LocalError if this computer cannot store them, and keeps the existing files.
     """
     source = jobs.run_dir(agent, run_id)
-    with naming_all(host, agent, run_id, folder / OUTPUTS), disk_errors(folder):
+    with naming_total_size(host, agent, run_id, folder / OUTPUTS), disk_errors(folder):
         folder.mkdir(parents=True, exist_ok=True)
         lacking = _fetch_story(host, agent, run_id, folder)
     left = jobs.left(host, agent, run_id, again=again)
@@ -109,7 +109,7 @@ def _fetch_story(host: Host, agent: Agent, run_id: str, folder: Path) -> list[No
             else:
                 host.get(there, folder / name)
         except HostError as error:
-            # A lost connection fails here too, and is noticed by the question.
+            # if the connection is lost, this question fails too and raises
             if not _may_lack(name, jobs.state(host, agent, run_id)):
                 lacking.append(NotFetched(name, "file", Refused.UNREADABLE, error.message))
     return lacking
@@ -190,7 +190,7 @@ def unwritten(fetched: Fetched, there: str) -> list[NotWritten]:
 
 
 class _Checked(Protocol):
-    """As jobs.Left: evidence that a run may have read other data than it was sent."""
+    """The answers of jobs.Left: evidence that a run may have read other data than it was sent."""
 
     @property
     def altered(self) -> Sequence[str]: ...
@@ -250,7 +250,9 @@ def _numbers(path: Path) -> dict[str, float]:
 
 
 def _is_metric(key: str, value: object) -> bool:
-    """Return whether it is a number with a name that a record can hold. A diverged training may have NaN."""
+    """Return whether it is a finite number with a name that a record can hold. A diverged training may write
+    NaN.
+    """
     huge = isinstance(value, int) and abs(value) > _LARGEST
     return isinstance(value, int | float) and not huge and len(key) <= _LONGEST_KEY
 

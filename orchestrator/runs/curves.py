@@ -83,8 +83,8 @@ def _text(log: Path) -> str:
 
 
 def _of_files(folder: Path, artifacts: Iterable[Artifact]) -> dict[str, Curve]:
-    """Return the curves in the first file of metrics over time: a CSV of Keras' CSVLogger, JSON lines, a
-    history.
+    """Return the curves in the first file of metrics over time: a CSV of Keras' CSVLogger, JSON lines, or
+    JSON like `History.history`.
     """
     for each in artifacts:
         name = str(each.get("path", ""))
@@ -207,8 +207,8 @@ def _of_one_axis(curves: Mapping[str, Curve]) -> dict[str, Curve]:
 
 
 @dataclass(frozen=True)
-class Said:
-    """What a line of output tells: `axis` (epoch or step) with its number, "of" how many, and metrics."""
+class OutputLine:
+    """What one line of output says: `axis` (epoch or step), its number `at`, the total `of`, and metrics."""
 
     axis: str | None = None
     at: int | None = None
@@ -216,14 +216,14 @@ class Said:
     metrics: Mapping[str, float] = field(default_factory=dict)
 
 
-def said(line: str) -> Said:
+def read_line(line: str) -> OutputLine:
     """Read a line, without its end, as `curves_of_text` does."""
     (text,) = list(_lines(line.replace("\n", " ")))[-1:]
     head = _HEAD.search(text)
     metrics = {plain(name)[:_LONGEST_NAME]: value for name, value in _metrics(dict(_pairs(text)))}
     if head is None:
-        return Said(metrics=metrics)
-    return Said(_axis(head[1]), int(head[2]), int(head[3]) if head[3] else None, metrics)
+        return OutputLine(metrics=metrics)
+    return OutputLine(_axis(head[1]), int(head[2]), int(head[3]) if head[3] else None, metrics)
 
 
 def _metrics(numbers: Mapping[str, float]) -> list[tuple[str, float]]:

@@ -1,4 +1,4 @@
-"""Report the end of a run: to MLflow, and to whoever the profile's `notify` names."""
+"""Report the end of a run to MLflow and to the recipients in the profile's `notify`."""
 
 from __future__ import annotations
 
@@ -17,10 +17,10 @@ from orchestrator.session.project import Project
 def reported(
     project: Project, profile: Profile, run_id: str, tell: Progress, *, began: bool = False
 ) -> Iterator[Callable[[RunRecord], RunRecord]]:
-    """Report the end that the block reaches: of the record that is passed to the yielded function, or of the
-    record of its error.
+    """Report how the block ends: the record that the block passes to the yielded function, or the record in
+    its error.
 
-    `began`: the run was begun by another call. Raises ProfileError as `notified` does.
+    `began`: another call started the run. Raises ProfileError as `notified` does.
     """
 
     def log(record: RunRecord) -> RunRecord:

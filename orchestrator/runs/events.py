@@ -1,8 +1,6 @@
-"""Download what a run writes for TensorBoard while it trains, to `runs/<id>/events/`, by its paths on the
-machine.
-
-What was downloaded remains if the machine goes away. Files that are later fetched among the outputs are
-removed here.
+"""Download what a run writes for TensorBoard while it trains, to `runs/<id>/events/`, under the same paths as
+on the machine. Downloaded files stay if the machine is lost. Files that are later fetched among the outputs
+are removed here.
 """
 
 from __future__ import annotations
@@ -35,7 +33,7 @@ _WRITING = os.O_WRONLY | os.O_CREAT | os.O_NOFOLLOW | os.O_NONBLOCK | os.O_CLOEX
 
 def bring(host: Host, agent: Agent, run_id: str, run: Path) -> int:
     """Download what the run has written since the last call. Return the number of bytes. Safe to repeat and
-    to kill.
+    to interrupt.
 
     Raise HostError, and LocalError if it cannot be written here.
     """
@@ -52,13 +50,13 @@ def bring(host: Host, agent: Agent, run_id: str, run: Path) -> int:
 class Written:
     """Downloads what a run writes for TensorBoard while it continues."""
 
-    what = "What TensorBoard shows"
+    what = "The TensorBoard files"
 
     def __init__(self, session: Session, run_id: str) -> None:
         self._session = session
         self._run_id = run_id
 
-    def look(self, host: Host) -> None:
+    def poll(self, host: Host) -> None:
         """Download what is new. Raises HostError and LocalError."""
         bring(host, self._session.agent, self._run_id, self._session.project.run(self._run_id))
 
@@ -70,7 +68,9 @@ def size_in(folder: Path) -> tuple[int, int]:
 
 
 def forget(run: Path, outputs: Path) -> None:
-    """Remove what was downloaded of a run and has been fetched among its `outputs`, at least as long."""
+    """Remove the downloaded files that were also fetched among the run's `outputs` with at least the same
+    size.
+    """
     home = _have(outputs)
     for path, size in _have(run / FOLDER).items():
         if home.get(path, -1) >= size:

@@ -1,4 +1,4 @@
-"""Follow a run over an unreliable connection: every byte once, from where the reader stopped."""
+"""Follow a run's output over an unreliable connection: every byte once, from the bookmark on."""
 
 from __future__ import annotations
 
@@ -21,9 +21,9 @@ from orchestrator.model.files import open_to_write
 from orchestrator.model.outcomes import ExitReason
 from orchestrator.model.progress import notice
 from orchestrator.runs import logs
+from orchestrator.runs.background_download import downloading
 from orchestrator.runs.bookmarks import Bookmark, bookmark_of
 from orchestrator.runs.collect import LOG
-from orchestrator.runs.meanwhile import brought_meanwhile
 from orchestrator.session.connect import connect, is_answering
 from orchestrator.session.session import Session
 
@@ -31,10 +31,14 @@ T = TypeVar("T")
 
 _RECONNECT_SECONDS = 600.0
 _TRIES = 4
-"""Failures in a row on a machine that answers. Progress, or a few minutes, reset the count."""
+"""Failures in a row, of a machine that answers, after which following stops. Progress, or a few minutes,
+reset the count.
+"""
 _LONG_AGO = 60.0
 _ANSWER_SECONDS = 10.0
-"""Seconds of one try: a preempted machine stops answering, and then its provider is asked again."""
+"""Seconds of one attempt to reconnect. Then the provider is asked whether the machine exists: a preempted one
+does not answer.
+"""
 
 _PAUSE_SECONDS = (0.5, 1.0, 2.0, 5.0, 10.0)
 
@@ -53,12 +57,12 @@ def follow_to_end(session: Session, run_id: str, output: Callable[[bytes], None]
     mark = bookmark(session, run_id)
 
     folder = session.project.run(run_id)
-    with Kept(folder / LOG) as kept, brought_meanwhile(session, run_id) as meanwhile:
+    with LocalLog(folder / LOG) as kept, downloading(session, run_id) as download:
 
         def show(data: bytes) -> None:
             with _interrupt_later():
                 new = kept.add(data, shown=mark.offset)
-                meanwhile.printed(new)
+                download.printed(new)
                 if output and new:
                     output(new)
                 mark.advance(len(new))
@@ -82,7 +86,7 @@ def follow_to_end(session: Session, run_id: str, output: Callable[[bytes], None]
                 output(line)
             ended = reconnecting(session, rest, advanced=lambda: kept.offset)
             if ended and ended.exit and ended.exit.reason == ExitReason.COMPLETED:
-                meanwhile.forgo()
+                download.skip_last()
             end = ended.exit if ended else None
             if end:
                 note_seen(session, run_id, end)
@@ -99,7 +103,7 @@ def note_end(session: Session, run_id: str, end: Exit | None) -> None:
 
 
 def note_seen(session: Session, run_id: str, end: Exit) -> None:
-    """Record like `note_end`, if that is possible: whoever reads a run's output has it all the same."""
+    """Record like `note_end`; a failure is ignored, because the run's output was shown already."""
     with suppress(OSError, LocalError, StorageError):
         note_end(session, run_id, end)
 
@@ -116,7 +120,7 @@ KEPT_MOST = 1 << 30
 """Bytes of output that are kept while a run is followed. All of it is downloaded at its end."""
 
 
-class Kept:
+class LocalLog:
     """The local copy of a run's output: bytes at their original offset, after the output of earlier attempts.
 
     Two followers may write at once: they write the same bytes to the same place. A full disk ends the copy
@@ -129,7 +133,7 @@ class Kept:
         self._before = 0
         self.offset = 0
 
-    def __enter__(self) -> Kept:
+    def __enter__(self) -> LocalLog:
         with suppress(OSError, Malformed):
             self._path.parent.mkdir(parents=True, exist_ok=True)
             logs.lay_earlier(self._path.parent)

@@ -1,8 +1,8 @@
 """The git revision of a run's code, and which of its files differ from it, read from the user's own
 repository.
 
-Nothing is written to the repository: comparisons use an index of their own. No program that the repository
-names is started, except the filters of its attributes.
+Nothing is written to the repository: comparisons use a temporary index. No program that the repository
+configures is started, except the filters of its attributes.
 """
 
 from __future__ import annotations
@@ -49,7 +49,7 @@ def revision_of(folder: Path, files: Collection[str]) -> Revision | None:
     """Return the revision of the repository around `folder`, compared with `files`, the paths of the code
     there.
 
-    None if there is no repository, no revision in it, or no git, or if git fails or does not answer in time.
+    None if there is no repository, revision or git, or if git fails or takes too long.
     """
     found = _text(_git(folder, "rev-parse", "--verify", "HEAD"))
     if not _REVISION.fullmatch(found):

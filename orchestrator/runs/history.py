@@ -1,4 +1,4 @@
-"""The runs of a project, from the records in `runs/` and from its ledgers. Asks no machine.
+"""The runs of a project, from the records in `runs/` and from its ledgers. No machine is contacted.
 
 Only the records of listed runs are read, so thousands of older runs cost a directory listing. With a team's
 ledger, runs of its other computers are included.
@@ -175,7 +175,7 @@ def _unreadable(project: Project, lease: Lease) -> Unreadable:
 
 
 def _past(project: Project, one: _Candidate) -> tuple[PastRun | None, Unreadable | None]:
-    """Return the run; and what is wrong with its record if that cannot be read."""
+    """Return the run, and the error if its record cannot be read."""
     record, flaw = None, None
     if one.recorded_at is not None:
         try:
@@ -216,7 +216,7 @@ def _of_ledger(run_id: str, known: _Leased) -> PastRun:
 
 
 def _is_active(known: _Leased) -> bool:
-    """Whether neither the run nor its machine was seen to end, and the machine's deadline is not over."""
+    """Whether no end of the run or its machine is recorded, and the machine's deadline has not passed."""
     lease, held = known.lease, known.lease.holding
     if known.run.run_id not in lease.active or not lease.open or held is None or held.ended_at is not None:
         return False

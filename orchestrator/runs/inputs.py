@@ -88,7 +88,9 @@ def differences(record: RunRecord, now: Inputs) -> list[str]:
 
 
 def _is_other(then: DataFacts | None, now: DataFacts | None) -> bool:
-    """Return whether the data are known to differ. Digests of two kinds cannot be compared: then False."""
+    """Return whether the data differ. False if the two digests are of different kinds and cannot be
+    compared.
+    """
     if then is None or now is None or then.get("streamed") != now.get("streamed"):
         return False
     return then["digest"] != now["digest"]

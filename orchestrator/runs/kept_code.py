@@ -1,9 +1,8 @@
-"""The code of a run, kept beside its record, so that the run can be repeated after the project has changed.
+"""The code of a run, stored beside its record, so that the run can be repeated after the project has changed.
 
 `runs/<id>/code/`: `tree.json` lists every path with its mode and digest, `files.tar.gz` has the files that
 git's revision does not have (outside a repository: all), `changes.diff` shows them to people, `profile.yaml`
-is the profile. Files that git ignores, and files that may hold secrets by their names, are listed, never
-copied.
+is the profile. Files that git ignores, and files whose names suggest secrets, are listed, never copied.
 """
 
 from __future__ import annotations
@@ -56,7 +55,7 @@ class Why(StrEnum):
     IGNORED = "ignored"
     """Git ignores it."""
     SECRET = "secret"
-    """By its name it may hold a secret."""
+    """Its name suggests that it holds a secret."""
     TOO_LARGE = "too_large"
     CHANGED = "changed"
     """It changed while it was sent, or could not be read."""
@@ -165,8 +164,8 @@ def _keep_diff(place: Path, root: Path, revision: Revision, kept: set[str], file
 
 
 def keep_profile(run: Path, profile: Path, text: bytes) -> bool:
-    """Keep the profile's text, unless git ignores its file, or its name says that it may hold secrets.
-    Return whether it was kept.
+    """Keep the profile's text, unless git ignores its file, or its name suggests secrets. Return whether it
+    was kept.
     """
     if may_be_secret(profile.name) or is_ignored(profile):
         return False
@@ -194,8 +193,8 @@ def kept_profile(run: Path) -> bytes | None:
 def rebuild(run: Path, entries: Sequence[Entry], root: Path, revision: str, target: Path) -> tuple[str, ...]:
     """Write a run's code to the new folder `target`. Return the paths whose content was not found.
 
-    Each file has the content of its digest, from the project at `root`, the kept files, or git's `revision`.
-    `root` is only read. Links are made last, so that nothing is written through one.
+    Each file is taken from the project at `root`, the stored files, or git's `revision`, wherever the content
+    has the recorded digest. `root` is only read. Links are made last, so that nothing is written through one.
     """
     missing = [entry.path for entry in entries if _leads_out(entry.path)]
     packed = _unpacked(run / FOLDER / _FILES)

@@ -77,7 +77,7 @@ def check_project(profile: Profile, *, strict: bool = False) -> Checked | None:
     """Return the errors and warnings of the profile's script, its imports, and its requirements.
 
     None if there is no script. Raise LintRefused for errors if `strict`, or [tool.orch.lint] strict, is set.
-    Raise nothing else: files that cannot be checked pass.
+    Raise nothing else: files that cannot be checked are skipped.
     """
     found, config = _seen(profile)
     if found is None:
@@ -106,7 +106,9 @@ def _seen(profile: Profile) -> tuple[Checked | None, Config]:
 
 
 def report_once(found: Checked | None, state: Path, tell: Progress) -> None:
-    """Report the findings in at most five lines, unless they were reported before; `state` remembers that."""
+    """Report the findings in at most five lines, unless they were reported before; `state` is the folder
+    where that is noted.
+    """
     if found is None or not found.findings:
         return
     said = hashlib.sha256("\n".join(f"{f.rule} {f.path} {f.message}" for f in found.findings).encode())
@@ -166,7 +168,7 @@ def _files(root: Path) -> Iterator[Path]:
 
 
 def _in_folder(root: Path) -> Iterator[Path]:
-    """Yield the files below `root` in a known language, as a sync would send them."""
+    """Yield the files below `root` that can be checked, among those that a sync would send."""
     top = root.resolve()
     listed = tree.survey(os.fspath(top), Ignore(top))
     for path in sorted(found.row.path for found in listed.found if found.row.kind == "file"):

@@ -1,7 +1,7 @@
 """The output of a run with several attempts: one file, in order, with a separator line between two.
 
 `runs/<id>/output.log` holds the output of all attempts, `runs/<id>/attempts/<n>/output.log` that of one. The
-offset of the current attempt follows from the attempts that were set aside, so nothing can disagree with it.
+offset of the current attempt is computed from the logs of the archived attempts; it is not stored.
 """
 
 from __future__ import annotations
@@ -106,10 +106,10 @@ def _copy(source: Path, target: BinaryIO, begin: int = 0) -> None:
 
 def _earlier(folder: Path) -> Iterator[tuple[Path, bytes]]:
     """Yield the log of each attempt that was set aside, and the separator after it."""
-    from orchestrator.runs import set_aside as archive  # imported here: reading records imports this module
+    from orchestrator.runs import earlier_attempts  # imported here: reading records imports this module
 
-    for number, record in archive.records(folder):
-        own = folder / archive.FOLDER / str(number) / LOG
+    for number, record in earlier_attempts.records(folder):
+        own = folder / earlier_attempts.FOLDER / str(number) / LOG
         yield own, _mark(own, number, record)
 
 

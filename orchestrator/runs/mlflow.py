@@ -1,7 +1,7 @@
 """Log each end of a run to an MLflow server: parameters, metrics, outputs, verdicts, and a model version.
 
-What is to be logged is noted in `.orch/mlflow/<run>.json` before the server is asked: a call that is killed
-is followed by one that finds the MLflow run by its tag, and completes it.
+What is to be logged is noted in `.orch/mlflow/<run>.json` before the server is asked: after a killed call,
+the next one finds the MLflow run by its tag and completes it.
 """
 
 from __future__ import annotations
@@ -95,7 +95,7 @@ class _End:
 
     def _params(self) -> dict[str, str]:
         """Return the command's flags, the variables that `train.env` writes out, and the digests that
-        identify the run. What an override gives to `train.env` may be a secret, and is kept nowhere.
+        identify the run. A value that an override gives to `train.env` may be a secret, and is not logged.
         """
         record, train = self.record, self.profile.train
         overridden = record.request["withheld"] if record.request else ["train.env"]

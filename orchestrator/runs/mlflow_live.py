@@ -23,12 +23,12 @@ from orchestrator.runs.mlflow_server import MlflowError, Server, metric_name
 from orchestrator.session.project import Project
 
 _MOST_BYTES = 1 << 20
-"""Of the output, the last so many are looked at."""
+"""Bytes at the end of the output in which points are searched."""
 
 
 class Live:
-    """Sends points that are new since the last look. A server that fails is asked again by the next look,
-    and by the end of the run, which reports it.
+    """Sends points that are new since the last poll. After a failed request the points are sent again by the
+    next poll, or at the end of the run, which reports the failure.
     """
 
     what = "metrics"
@@ -43,7 +43,7 @@ class Live:
         self._text += data
         del self._text[:-_MOST_BYTES]
 
-    def look(self, host: Host) -> None:
+    def poll(self, host: Host) -> None:
         """Log the new points."""
         del host
         with suppress(MlflowError, OSError):
@@ -77,7 +77,9 @@ def _new_points(curves: tuple[Curve, ...], sent: Mapping[str, float], now: int) 
 
 
 def live(project: Project, profile: Profile, run_id: str, attempt: int) -> Live | None:
-    """Return what logs a run while it trains; None if its profile and environment name no server."""
+    """Return the object that logs a run while it trains; None if neither profile nor environment names a
+    server.
+    """
     try:
         url = profile.mlflow.server()
     except ProfileError:  # the end of the run reports it

@@ -16,7 +16,7 @@ from typing import Any
 
 from orchestrator.model.answers import Malformed, parsed
 from orchestrator.model.plain import plain
-from orchestrator.runs import direct
+from orchestrator.runs import no_redirect
 
 _API = "/api/2.0/mlflow/"
 _ARTIFACTS = "/api/2.0/mlflow-artifacts/artifacts/"
@@ -59,7 +59,7 @@ class Server:
     def __init__(self, url: str, environ: Mapping[str, str]) -> None:
         login, _, host = urllib.parse.urlsplit(url).netloc.rpartition("@")
         self._url = url.replace(f"{login}@{host}", host, 1).rstrip("/")
-        self._opener = direct.opener()
+        self._opener = no_redirect.opener()
         user, _, word = map(urllib.parse.unquote, login.partition(":"))
         self._headers = _basic(user, word) if login else _login(environ)
 
@@ -163,7 +163,7 @@ class Server:
                 with error:
                     why, passes = _refusal(error), error.code in (429, *range(500, 600))
             except (OSError, ValueError, http.client.HTTPException) as error:
-                why, passes = MlflowError(f"it did not answer: {direct.reason(error)}."), True
+                why, passes = MlflowError(f"it did not answer: {no_redirect.reason(error)}."), True
             if pause is None or not passes:
                 raise why
             time.sleep(pause)

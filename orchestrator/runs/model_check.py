@@ -36,8 +36,8 @@ _MOST_NAMES = 60_000
 _MOST_VALUES = 1 << 62
 
 _GONE = Refusal(
-    "it put its results into the store, and nobody asked it what they predict",
-    "Load it by itself before it is used.",
+    "its results went to the store, and their predictions on the machine were not recorded",
+    "Load it by hand before you use it.",
     Cause.MACHINE_GONE,
 )
 
@@ -65,10 +65,9 @@ class Side:
 
 @contextmanager
 def started_ahead(side: Side, imports: Sequence[str] = ()) -> Iterator[Side]:
-    """Start the check of that side early, so that it imports its framework before the files exist.
-
-    It runs with the lowest priority there, ends with the block or the connection, and reads no file before it
-    is told to.
+    """Start the check of that side early, so that it imports its framework before the files exist. It runs at
+    the lowest priority, ends with the block or the connection, and reads no file before it receives the
+    names.
     """
     with ExitStack() as running:
         with suppress(HostError):
@@ -86,8 +85,8 @@ def check(
 
     Return None if the run left no such files. The files are read in an isolated process on each side, at the
     same time, because loading the framework takes most of the time. `isolation` names what isolated it here.
-    `imports`: the modules that the user lets it import. The machine's results are kept in `folder`. A check
-    that fails is a result, never an error.
+    `imports`: the modules that the user lets it import. The machine's results are kept in `folder`. A failed
+    check is a result; it raises nothing.
     """
     files = (entry.path for entry in entries if entry.kind == "file")
     every = checkable(files, lambda path: _head(Path(here.outputs) / path))
@@ -234,12 +233,16 @@ def _results(begun: Channel | HostError, names: Sequence[str], *, again: bool = 
     results = value.get("results", [value]) if isinstance(value, dict) else []
     answers = [sound(each) for each in results] if isinstance(results, list) else []
     if len(answers) != len(names):
-        return [_failed("the check gave another number of answers than of files") for _ in names]
-    return [answer or _failed("the check gave no answer") for answer in answers]
+        return [_failed("the check returned a different number of results than files") for _ in names]
+    return [answer or _failed("the check returned no result") for answer in answers]
 
 
 def _failed(reason: str) -> Result:
-    return {"loaded": False, "reason": reason, "way_out": "orch pull again; with less running beside it."}
+    return {
+        "loaded": False,
+        "reason": reason,
+        "way_out": "orch pull again, with fewer other programs running.",
+    }
 
 
 def _answer(path: str, there: Mapping[str, Any], here: Mapping[str, Any]) -> dict[str, Any]:

@@ -1,4 +1,4 @@
-"""Notify whoever the profile's `notify` names that a run has ended: once for each end, with its result.
+"""Notify the recipients in the profile's `notify` that a run has ended: once for each end, with its result.
 
 `.orch/notified/<run>.json` notes a notification before it is sent, and again once it was sent. If a call is
 killed between the two, the next one sends the notification again, with the same `id`.
@@ -28,7 +28,7 @@ from orchestrator.model.files import regular_bytes
 from orchestrator.model.plain import last_words, plain
 from orchestrator.model.progress import notice
 from orchestrator.profile import Notify, Profile
-from orchestrator.runs import direct
+from orchestrator.runs import no_redirect
 from orchestrator.session.project import Project
 
 _FOLDER = "notified"
@@ -47,11 +47,10 @@ class NotSent(Exception):
 def notified(
     project: Project, profile: Profile, run_id: str, tell: Progress, *, began: bool = False
 ) -> Iterator[Callable[[RunRecord], RunRecord]]:
-    """Notify of the end that the block reaches: of the record that is passed to the yielded function, or of
-    its error.
-
-    A run that continues is not an end, and neither is Busy, which only has to wait. Raise ProfileError first
-    if the environment variable of the webhook is not set; if the run `began` before, that is only reported.
+    """Notify of how the block ends: with the record that it passes to the yielded function, or with its
+    error. A run that continues has not ended, and Busy is no end: the call can be repeated later. Raise
+    ProfileError first if the environment variable of the webhook is not set; if the run `began` before, that
+    is only reported.
     """
     if profile.notify is None:
         yield lambda record: record
@@ -142,7 +141,7 @@ class _Sender:
         except OSError as error:
             raise NotSent(f"{command[0]} could not be started: {error.strerror}.") from None
         if done.returncode:
-            said = last_words(done.stderr) or "it said nothing"
+            said = last_words(done.stderr) or "it printed nothing"
             raise NotSent(f"{command[0]} ended with status {done.returncode}: {said}")
 
     # ------------------------------------------------------------ what is told
@@ -211,7 +210,7 @@ def _error_json(error: OrchError) -> dict[str, Any]:
 def post(url: str, body: bytes) -> None:
     """Post JSON. Raise NotSent, without the address, which may be a secret."""
     request = urllib.request.Request(url, body, {"Content-Type": "application/json"})
-    opener = direct.opener()
+    opener = no_redirect.opener()
     for pause in (*_PAUSES, None):
         try:
             with opener.open(request, timeout=_SECONDS):
@@ -223,7 +222,7 @@ def post(url: str, body: bytes) -> None:
                     error.code in (429, *range(500, 600)),
                 )
         except (OSError, ValueError, http.client.HTTPException) as error:
-            why, passes = f"the webhook did not answer: {direct.reason(error)}.", True
+            why, passes = f"the webhook did not answer: {no_redirect.reason(error)}.", True
         if pause is None or not passes:
             raise NotSent(why)
         time.sleep(pause)

@@ -70,7 +70,7 @@ def _held(record: RunRecord) -> str:
     if record.exit["reason"] != ExitReason.OUT_OF_MEMORY or not peak:
         return ""
     had = f" of {limit / _GIB:.1f} GiB" if limit else ""
-    return f" It was seen to hold up to {peak / _GIB:.1f} GiB{had}, and asked for more."
+    return f" Its memory use reached {peak / _GIB:.1f} GiB{had}, and it requested more."
 
 
 def _runs_on(record: RunRecord) -> str:
@@ -130,7 +130,7 @@ def _listed(missing: Sequence[Unfetched]) -> str:
 
 def _unsent(record: RunRecord, profile: Path, again: str) -> tuple[str, str]:
     """Return a sentence on files that were not sent, and the command that declares them, if the last output
-    of a failed run names one of them; else two empty texts.
+    of a failed run names one of them; else two empty strings.
     """
     if record.exit["reason"] != ExitReason.FAILED:
         return "", ""
@@ -151,6 +151,6 @@ def _unsent(record: RunRecord, profile: Path, again: str) -> tuple[str, str]:
 
 
 def _what_next(record: RunRecord) -> str:
-    if record.exit["reason"] == ExitReason.LOST:  # its supervisor is lost; the job itself may continue
+    if record.exit["reason"] == ExitReason.LOST:  # only its supervisor is known to have ended
         return f"orch cancel {record.run_id} && orch pull {record.run_id}    # then orch down"
     return f"orch logs {record.run_id}    # then orch down"

@@ -15,7 +15,7 @@ from orchestrator.runtime.agent.events import MARK
 
 
 class Sameness(StrEnum):
-    """How two files of one name compare."""
+    """The result of comparing two files of one name."""
 
     BYTES = "bytes"
     CONTENT = "content"

@@ -1,4 +1,4 @@
-"""How a run is doing: read from its trace and its output on the machine, as they grow."""
+"""The pace of a run (steps, epoch, metrics, cost), read from its growing trace and output on the machine."""
 
 from __future__ import annotations
 
@@ -10,7 +10,7 @@ from orchestrator import jobs
 from orchestrator.model import Agent, Host
 from orchestrator.model.progress import Pace, Watching
 from orchestrator.profiling.pace import PaceMeter, Remaining
-from orchestrator.runs.curves import said
+from orchestrator.runs.curves import read_line
 
 if TYPE_CHECKING:
     from orchestrator.session.session import Session
@@ -19,10 +19,12 @@ _TRACE, _OUTPUT = "trace.jsonl", "output.log"
 _FIRST = 1 << 16
 """Bytes of a trace's beginning, where its header is."""
 _MOST = 1 << 20
-"""Bytes of one look. Of a file that grew by more, the last ones are read."""
+"""Most bytes that are read at a time. Of a file that grew by more, only the last bytes are read."""
 _LONGEST_LINE = 4096
 _LINES = 100
-"""Lines of a piece of output that are read, the last ones: a job that prints much is not held up."""
+"""Lines at the end of a piece of output that are parsed; earlier ones are skipped to keep up with a job that
+prints much.
+"""
 
 
 class Printed:
@@ -38,14 +40,16 @@ class Printed:
         *lines, begun = (self._begun + data).split(b"\n")
         self._begun = begun[-_LONGEST_LINE:]
         for line in lines[-_LINES:]:
-            told = said(line.decode(errors="replace"))
+            told = read_line(line.decode(errors="replace"))
             if told.axis == "epoch":
                 self.epoch, self.epochs = told.at, told.of
             self.metrics = told.metrics or self.metrics
 
 
 class PaceReader:
-    """Asks a machine how one of its runs is doing. `printed`: filled by whoever has the run's output."""
+    """Reads the pace of one run from its machine. `printed`: filled by the caller that receives the run's
+    output.
+    """
 
     def __init__(self, agent: Agent, run_id: str, price: float) -> None:
         self.printed = Printed()
@@ -55,7 +59,7 @@ class PaceReader:
         self._meter, self._remaining = PaceMeter(), Remaining()
         self._read = {_TRACE: 0, _OUTPUT: 0}
 
-    def look(self, host: Host) -> Pace:
+    def poll(self, host: Host) -> Pace:
         """Return the pace now. Raises HostError."""
         behind = self._read_on(host, _TRACE, _MOST if self._read[_TRACE] else _FIRST)
         if behind > _MOST:
@@ -65,8 +69,8 @@ class PaceReader:
             self._read_on(host, _TRACE, _MOST)
         return self._pace()
 
-    def look_at_output(self, host: Host) -> None:
-        """Read what the run printed since the last look. Raises HostError."""
+    def poll_output(self, host: Host) -> None:
+        """Read what the run printed since the last poll. Raises HostError."""
         behind = self._read_on(host, _OUTPUT, _FIRST)
         if behind:
             self._read[_OUTPUT] += max(0, behind - _FIRST)
@@ -83,7 +87,7 @@ class PaceReader:
         return max(0, size - self._read[name])
 
     def _pace(self) -> Pace:
-        """Return the pace with what was printed, which is told rather than what was counted."""
+        """Return the pace. Printed epochs and metrics take precedence over counted steps."""
         found, printed = self._meter.pace(), self.printed
         if printed.epoch is not None:
             found = replace(found, epoch=printed.epoch, epochs=printed.epochs or found.epochs)
@@ -95,7 +99,7 @@ class PaceReader:
 
 
 class Paced:
-    """Tells `watching` how the run is doing, each time that the machine is asked."""
+    """Passes the run's pace to `watching` each time that it was read."""
 
     what = "The pace"
 
@@ -105,9 +109,9 @@ class Paced:
         self.printed = self._reader.printed
         self.every_s = watching.every_s
 
-    def look(self, host: Host) -> None:
+    def poll(self, host: Host) -> None:
         """Raises HostError."""
-        self._watching.pace(self._reader.look(host))
+        self._watching.pace(self._reader.poll(host))
 
 
 def _share_done(pace: Pace) -> float | None:

@@ -1,4 +1,4 @@
-"""Whether a machine will have the script or the modules with which a profile's command begins."""
+"""Check that the machine will have the script or the modules that a profile's command starts."""
 
 from __future__ import annotations
 
@@ -29,10 +29,9 @@ print(json.dumps([name for name in sys.argv[1:] if not found(name)]))
 
 
 def require_program(profile: Profile, python: Path | None = None) -> None:
-    """Raise UsageError if the command begins with a script that is not sent, or a module that is nowhere.
-
-    `python`: the local environment's interpreter, which knows what the lock installs; without it, a module
-    that is not the project's passes.
+    """Raise UsageError if the command begins with a script that is not sent, or a module that does not exist.
+    `python`: the interpreter of the local environment, which has the packages of the lock; without it, only
+    the project's modules are checked.
     """
     script, modules = script_of(profile.train.command), modules_of(profile.train.command)
     if unfilled(tuple(filter(None, (script, *modules)))):  # a parameter that a sweep gives a value
@@ -73,7 +72,7 @@ def _files(project: Path, module: str) -> Iterator[str]:
 
 
 def _is_sent(sent: Sent, name: str) -> bool:
-    """Return whether the machine has the file. Data, which a command may make first, count as sent."""
+    """Return whether the machine has the file. Data count as sent, because `prepare` may create them."""
     return sent.has(Named(sent.project / name, os.path.normpath(name))) or any(
         PurePosixPath(name).is_relative_to(tree.target) for tree in sent.data
     )
@@ -87,7 +86,7 @@ def _not_sent(profile: Profile, name: str) -> UsageError:
 
 
 def _unknown(profile: Profile, python: Path, names: Sequence[str]) -> list[str]:
-    """Return the top-level modules that this interpreter does not find; none if it cannot tell."""
+    """Return the top-level modules that this interpreter does not find; none if it cannot be run."""
     command = [str(python), "-c", _FIND, *names]
     environ = {**os.environ, **profile.train.environment()}
     try:

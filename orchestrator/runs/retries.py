@@ -1,4 +1,4 @@
-"""Decide whether an attempt that ended is followed by another automatically: the profile's `retry`."""
+"""Decide by the profile's `retry` whether another attempt follows one that ended."""
 
 from __future__ import annotations
 
@@ -11,7 +11,7 @@ from orchestrator.profile import Retry
 from orchestrator.session.project import Project
 
 _CLOCKS_S = 1.0
-"""How many seconds before the deadline an end at the deadline may be recorded."""
+"""Seconds: an end this short before the deadline counts as an end at the deadline."""
 
 
 def retried_next(project: Project, record: RunRecord, limits: Retry) -> Retried | None:
@@ -42,7 +42,7 @@ def failed_places(record: RunRecord | None) -> frozenset[Place]:
 
 
 def _at_deadline(project: Project, record: RunRecord) -> bool:
-    """Return whether its machine ended at its deadline, as far as is known: the profile then ends the run."""
+    """Return whether its machine ended at its deadline, as far as is recorded. Then no attempt follows."""
     ended = record.attempts[-1].get("ended_at") if record.attempts else None
     machine = (record.machine or {}).get("id")
     held = (held for lease in project.leases() for held in lease.holdings if held.id == machine)

@@ -26,7 +26,7 @@ _PLATFORM = ("os", "machine", "libc", "driver", "cuda", "gpu")
 
 
 def write_sbom(run: Path, name: str, lock: Lock, installed: Fingerprint) -> None:
-    """Write the bill of materials into the run's folder. `name`: of what is trained."""
+    """Write the bill of materials into the run's folder. `name`: the profile's name."""
     told = bill_of(run.name, name, lock, installed, time.time())
     run.mkdir(parents=True, exist_ok=True)
     atomic_write(run / FILE, (json.dumps(told, indent=1) + "\n").encode())

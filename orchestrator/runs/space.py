@@ -1,6 +1,4 @@
-"""Space on this computer for what a run writes here: checked before anything is rented or sent, and
-reported if it ran out.
-"""
+"""Check for free space here before anything is rented or sent, and explain errors of a full disk."""
 
 from __future__ import annotations
 
@@ -21,10 +19,10 @@ from orchestrator.runs import collect, record_file
 from orchestrator.session.project import Project
 
 RECORDS = 1 << 20
-"""Bytes of ledger, record and trace, for which there must be room at least."""
+"""Bytes that must be free at least: for ledger, record and trace."""
 
 _LOOKED_AT = 50
-"""Records of earlier runs that are read, the newest first."""
+"""Most records of earlier runs that are read, the newest first."""
 
 
 @dataclass(frozen=True)
@@ -107,9 +105,8 @@ def _require(wanted: list[Wanted], exists: str, next_command: str) -> None:
 
 
 def refusal_of(error: OSError, project: Project) -> tuple[str, str]:
-    """Return a clause on what was refused and where, and when to try again.
-
-    An error of a write names no path; the file systems to which orch writes are then checked.
+    """Return a clause on what was refused and where, and when to try again. If the error names no path, the
+    file systems to which orch writes are checked.
     """
     if error.errno not in FULL:
         named = f": {error.filename}" if error.filename else ""
@@ -124,10 +121,12 @@ def refusal_of(error: OSError, project: Project) -> tuple[str, str]:
 
 @contextmanager
 def naming_pull(folder: Path) -> Iterator[None]:
-    """Add to a LocalError of the block, which fetches a run into `folder`, the command that continues."""
+    """Add the command that continues to a LocalError of the block, which fetches a run into `folder`."""
     try:
         yield
     except LocalError as error:
         again = f"orch pull {shlex.quote(folder.name)}"
-        error.next_command = f"{again}    # once there is room in {mount_of(folder)}; what came is kept"
+        error.next_command = (
+            f"{again}    # once there is room in {mount_of(folder)}; downloaded files are kept"
+        )
         raise

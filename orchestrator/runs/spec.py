@@ -24,7 +24,7 @@ from orchestrator.profile.overrides import ENV_PREFIX, is_set, name_of, secrets_
 
 
 def profile_facts(profile: Profile, overrides: Sequence[str]) -> dict[str, Any]:
-    """Return the facts with which a later command reads the same profile again.
+    """Return the facts from which a later command reads the same profile again, for the ledger.
 
     `withheld`: the names of overrides whose values may be secrets, and are stored nowhere.
     """
@@ -39,8 +39,8 @@ def profile_facts(profile: Profile, overrides: Sequence[str]) -> dict[str, Any]:
 
 
 def _digest(profile: Profile, overrides: Sequence[str]) -> str:
-    """Return the profile's digest without values that may be secrets: a guessed secret could be verified
-    by the digest.
+    """Return the profile's digest without values that may be secrets: with the digest, a guessed secret could
+    be verified.
     """
     environ = {name: value for name, value in os.environ.items() if not name.startswith(ENV_PREFIX)}
     kept = without_secrets(overrides)

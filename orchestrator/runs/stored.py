@@ -3,9 +3,9 @@
 Below `runs/<id>/attempts/<n>/`: `checkpoints/<seq>/files/…` with `manifest.json`, `output.log`,
 `trace.jsonl`, `outputs/…` with `outputs.json`; `run.json` is beside `attempts`. A machine that uploads by
 itself puts checkpoints into `checkpoints/slot-<0|1>/`, and `state.json` at the end (runtime/upload). The
-object that marks the others as complete is always written last. Anybody who can write to the store may have
-written what is read here. So it is checked like a machine's answers, and files are verified by the digests in
-their list before they are moved to their places.
+object that marks the others as complete is always written last. Content of the store is not trusted, because
+others may write to it: it is checked like a machine's answers, and files are verified by the digests in their
+list before they are moved to their places.
 """
 
 from __future__ import annotations
@@ -30,18 +30,18 @@ from orchestrator.model.files import regular_bytes
 from orchestrator.model.stores import LARGEST_GET, Store, Stored
 from orchestrator.profile import Profile
 from orchestrator.runs import collect, events, logs, record_file
-from orchestrator.runs.known import LIST_RUNS
+from orchestrator.runs.find_run import LIST_RUNS
 from orchestrator.runtime.upload import names
 from orchestrator.storage import open_store
 
 MANIFEST = "manifest.json"
 KEPT = 2
-"""Copies of checkpoints in the store: the newest, and the one before."""
+"""How many copies of checkpoints stay in the store: the newest, and the one before."""
 _MOST_FILES = 1_000_000
 _MOST_LOG = 8 << 20
 _MOST_STORY = 1 << 32
 _VERSIONS = 10
-"""Most versions of one object that are tried, each replaced before it was read."""
+"""How often an object is read again because it was replaced meanwhile."""
 _SLOT = re.compile(rf"runs/[^/]+/attempts/([1-9]\d{{0,5}})/checkpoints/({'|'.join(names.SLOTS)})/{MANIFEST}")
 _COPY = re.compile(r"runs/[^/]+/attempts/([1-9]\d{0,5})/checkpoints/([1-9]\d{0,5})/(.+)")
 _CHECKPOINT = re.compile(r"runs/[^/]+/attempts/([1-9]\d{0,5})/checkpoints/.+")

@@ -1,4 +1,5 @@
-"""Data in buckets: listed, pinned for a lease, and downloaded by its machine through signed links.
+"""Data in buckets: listed, pinned to versions for a lease, and downloaded by its machine through signed
+links.
 
 The pin is a manifest (key, size, version, checksum) that is written at the first use, beside the lease's
 ledger. Later runs of the lease get the same bytes, or are refused with the names of the objects that changed.
@@ -33,8 +34,8 @@ from orchestrator.sync.scan import shown
 ACCEPT = "orch train --new-data"
 LINK_LASTS = 3600.0
 LARGEST_HERE = 2 << 30
-"""The most bytes that are downloaded to this computer if the profile names no sample, or for the machine of a
-cloud because no link can be signed.
+"""Limit in bytes of downloads to this computer, if the profile names no sample, or if no link can be signed
+for a cloud's machine.
 """
 _GETS = 8
 """Concurrent downloads to this computer."""
@@ -62,7 +63,7 @@ class NotAsPinned(SyncError):
 
 
 class DataChanged(NotAsPinned):
-    """A source differs from what a lease's runs are pinned to. Each of the three fields holds keys."""
+    """A source differs from the pin of the lease's runs. Each of the three fields holds keys."""
 
     def __init__(self, source: str, changed: list[str], added: list[str], removed: list[str]) -> None:
         told = (("changed", changed), ("new", added), ("gone", removed))
@@ -87,7 +88,7 @@ class CannotSign(UsageError):
 
 
 def listed(source: str, *, requester_pays: bool = False) -> Pin:
-    """The current objects of a source. Raises SyncError if there are none, and StorageError."""
+    """Return the current objects of a source. Raises SyncError if there are none, and StorageError."""
     above, _, name = source.rstrip("/").rpartition("/")
     if not above.endswith("/") and not source.endswith("/"):
         one = open_store(above, requester_pays=requester_pays).head(name)
@@ -96,7 +97,7 @@ def listed(source: str, *, requester_pays: bool = False) -> Pin:
     objects = tuple(open_store(source.rstrip("/"), requester_pays=requester_pays).list())
     if not objects:
         raise SyncError(
-            f"{source} holds no objects.", next_command="correct data[].source, or upload the data"
+            f"{source} contains no objects.", next_command="correct data[].source, or upload the data"
         )
     wanted = [Wanted(each.key, each.size, each.version, each.checksum) for each in objects]
     for key, why in hostile(rows_of(wanted), sealed=False):
@@ -105,7 +106,7 @@ def listed(source: str, *, requester_pays: bool = False) -> Pin:
 
 
 def pinned(path: Path, source: str, *, accept: bool = False, requester_pays: bool = False) -> Pin:
-    """The pin at `path`; written now if it does not exist or `accept` is set.
+    """Return the pin at `path`; it is written now if it does not exist or `accept` is set.
 
     Raises DataChanged if the objects differ from the pin.
     """
@@ -122,13 +123,15 @@ def pinned(path: Path, source: str, *, accept: bool = False, requester_pays: boo
 
 
 def linker(pin: Pin, lasts: float = LINK_LASTS) -> Linker:
-    """Makes links to the objects of a pin, which end after `lasts` seconds, or with the credentials here."""
+    """Return a Linker for the objects of a pin. Links expire after `lasts` seconds, or earlier with the
+    credentials here.
+    """
     return Linker(_store_of(pin), pin.source, lasts=lasts)
 
 
 class Linker:
-    """Creates links to objects of a store. `key_of`: the key of an object that has another name on the
-    machine.
+    """Creates links to objects of a store. `key_of`: object key by name on the machine, where the two
+    differ.
     """
 
     def __init__(
@@ -167,10 +170,9 @@ def mirror(tree: DataTree, pin: Pin, progress: Progress) -> None:
 
 
 def bring(pin: Pin, wanted: Sequence[Stored], place: Path, progress: Progress) -> None:
-    """Make `place` the objects `wanted` of `pin`, each at its pinned version, and nothing else.
-
-    `place` is a folder, or a file if the pin is of one object. Objects that it has already are not downloaded
-    again.
+    """Download the objects `wanted` of `pin` to `place`, each at its pinned version, and remove other files
+    there. `place` is a folder, or a file if the pin is of one object. Objects that are there already are not
+    downloaded again.
     """
     notes = place.with_name(f"{place.name}.objects.json")
     there = _read(notes)
@@ -189,7 +191,7 @@ def bring(pin: Pin, wanted: Sequence[Stored], place: Path, progress: Progress) -
 
 
 def _downloaded(pin: Pin, missing: Sequence[Stored], place: Path, progress: Progress) -> Iterator[Stored]:
-    """Download the objects, some at a time; yields each that is here."""
+    """Download the objects concurrently; yields each one that is complete."""
     store, size, done = _store_of(pin), sum(each.size for each in missing), 0
 
     def download(each: Stored) -> Stored:
@@ -285,6 +287,9 @@ def _read(path: Path) -> Pin | None:
     except Malformed as error:
         raise NotAsPinned(
             f"{path} is damaged: {error}.",
-            exists="What the machine fetched before is there; whether the bucket changed is not known.",
+            exists=(
+                "Data that the machine fetched before are still there. Whether the bucket has changed since "
+                "is not known."
+            ),
             next_command=f"{ACCEPT}    # train on the current objects from now on",
         ) from None

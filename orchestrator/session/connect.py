@@ -21,10 +21,9 @@ _ANSWER_SECONDS = 10.0
 def connect_verified(
     project: Project, lease: Lease, provider: Provider, machine: Machine, endpoint: Endpoint
 ) -> Host:
-    """Connect with a host key that nobody else can have.
-
-    If the machine was created with a host key that travelled to it, that key is accepted once: the machine
-    generates another one, which the provider and this folder use from then on.
+    """Connect with a host key that was generated on the machine. If the machine was created with a key that
+    was sent to it, that key is accepted once, to replace it: provider and `known_hosts` then have the new
+    key.
     """
     if not _travelled(machine):
         return connect(project, lease, machine, endpoint)
@@ -42,7 +41,7 @@ def _travelled(machine: Machine) -> bool:
 
 @contextmanager
 def _alone(project: Project, lease: Lease) -> Iterator[None]:
-    """One command per project at a time."""
+    """Hold a lock in the block, so that one command of the project at a time replaces the key."""
     with open(project.known_hosts(lease.id).with_name("door.lock"), "w") as handle:
         fcntl.flock(handle, fcntl.LOCK_EX)
         yield

@@ -1,7 +1,4 @@
-"""Check that a machine that was rented for its GPUs shows them.
-
-Otherwise TensorFlow would train on the CPU.
-"""
+"""Check that the GPUs of a machine can be used. Otherwise TensorFlow would train on the CPU."""
 
 from __future__ import annotations
 
@@ -18,7 +15,9 @@ _NO_PROGRAM = 127
 
 
 def require_gpus(session: Session) -> None:
-    """Raise StackError if fewer NVIDIA GPUs answer than the profile asks for. A driver may need a minute."""
+    """Raise StackError if nvidia-smi lists fewer GPUs than the profile asks for, after waiting up to a minute
+    for the driver.
+    """
     need = session.profile.need().accelerator
     if need is None or clouds.is_here(session.profile.cloud) or _is_of_others(session):
         return
@@ -53,7 +52,7 @@ def _without(session: Session, wanted: Bound, seen: int, said: Completed) -> Sta
     why = (
         f"{image} has no driver: there is no nvidia-smi on {machine.name}."
         if said.returncode == _NO_PROGRAM
-        else f"nvidia-smi on {machine.name} ({image}) shows {seen} GPUs of {wanted}. It said: {words}"
+        else f"nvidia-smi on {machine.name} ({image}) shows {seen} GPUs of {wanted}. Its output: {words}"
     )
     variable = clouds.traits(machine.provider).image_variable
     first, note = (

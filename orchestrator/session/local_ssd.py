@@ -87,7 +87,7 @@ echo "${used:-} ${blank:-} $place"
 
 
 def has_one(machine: Machine) -> bool:
-    """Whether the catalog says that machines of its type have an SSD inside."""
+    """Whether machines of its type have a local SSD, by the catalog."""
     from orchestrator import catalog
 
     if machine.provider not in catalog.clouds():
@@ -123,4 +123,4 @@ def _which(told: str) -> str:
         return "the machine's local SSD"
     if used == blank:
         return f"the machine's {blank} local SSDs, as one striped volume"
-    return f"{used} of the machine's {blank} local SSDs: neither md nor btrfs is there to join them"
+    return f"{used} of the machine's {blank} local SSDs: neither md nor btrfs is installed to combine them"

@@ -1,6 +1,6 @@
 """The machines of a lease: found by label and by id, deleted, and confirmed gone.
 
-A cloud's list may lag behind, so an empty list proves nothing: an id that the ledger knows is always queried
+A cloud's list may be out of date, so an empty list proves nothing: an id in the ledger is always queried
 itself.
 """
 
@@ -25,14 +25,14 @@ _LIST_SECONDS = 1.0
 _CALL_SECONDS = 1.0
 """Seconds after its intent in which a create call may still be running."""
 _CLOCK_SECONDS = 60.0
-"""Tolerance for times that a cloud reports: they come from several clocks, some rounded."""
+"""Tolerance in seconds for times that a cloud reports: they come from several clocks, some rounded."""
 _EMPTY_ANSWERS = 3
 """Empty lists in a row after which a create call is taken to have created nothing."""
 
 
 class RegionUnseen(ProviderError):
-    """A region in which the lease has or may have a machine refuses these credentials, or the machine is on
-    another computer of the team.
+    """The lease's machine cannot be checked: its region refuses these credentials, or it is on another
+    computer of the team.
     """
 
     @property
@@ -41,9 +41,8 @@ class RegionUnseen(ProviderError):
 
 
 def machines_of(provider: Provider, lease: Lease) -> tuple[Machine, ...]:
-    """Every existing machine of the lease; the active one comes first.
-
-    Raises ProviderError, and RegionUnseen if a region that may have one refused.
+    """Return every existing machine of the lease, the active one first. Raises ProviderError, and
+    RegionUnseen if a region that may have one refuses the credentials.
     """
     found = {machine.id: machine for machine in _listed(provider, lease)}
     for holding in lease.holdings:
@@ -90,9 +89,8 @@ def serving(provider: Provider, lease: Lease) -> Machine | None:
 
 
 def note_ends(ledger: Ledger, provider: Provider, lease: Lease, found: Sequence[Machine]) -> Lease:
-    """Record when each machine stopped that is not in `found` or is stopped; returns the updated lease.
-
-    A stopped machine costs nothing. A ledger that cannot be written is ignored.
+    """Record the end of each machine that is stopped or not in `found`, because it costs nothing after that;
+    returns the updated lease. A ledger that cannot be written is ignored.
     """
     running = {machine.id for machine in found if machine.state is not MachineState.STOPPED}
     over = [holding for holding in lease.holdings if holding.ended_at is None and holding.id not in running]
@@ -119,7 +117,7 @@ def _stopped_at(provider: Provider, holding: Holding, now_here: float) -> float:
 def machine_from_holding(holding: Holding) -> Machine:
     """A machine built from the ledger, with what its provider needs to query it.
 
-    Its `created_at` is by this computer's clock and tells how old the machine is.
+    Its `created_at` is by this computer's clock.
     """
     facts = holding.machine
     return Machine(
@@ -189,7 +187,8 @@ def _is_ending(machines: Sequence[Machine], lease: Lease) -> bool:
 def end_and_prove(
     provider: Provider, machines: Sequence[Machine], lease: Lease | None, tell: Progress
 ) -> None:
-    """Delete machines, and with a lease everything else it has, and confirm by id that each is gone.
+    """Delete machines, and if a lease is given everything else that it created, and confirm by id that each
+    is gone.
 
     Raises CleanupUnproven.
     """
@@ -219,10 +218,10 @@ def _found(provider: Provider, machines: Iterable[Machine]) -> dict[str, Machine
 
 
 def _ask_for_the_end(provider: Provider, machine: Machine, asked: dict[str, float], tell: Progress) -> None:
-    """Request deletion, and request it again if the machine shows no sign of it after a while."""
+    """Request deletion, and request it again if the machine's state has not changed after a while."""
     now = time.monotonic()
     if machine.id not in asked:
-        tell.say(f"Ending {machine.id}")
+        tell.say(f"Deleting {machine.id}")
     elif machine.state is MachineState.STOPPING or now - asked[machine.id] < _ASK_AGAIN_SECONDS:
         return
     asked[machine.id] = now
@@ -233,7 +232,7 @@ def _unproven(provider: Provider, left: Iterable[Machine]) -> CleanupUnproven:
     machines = tuple(left)
     names = ", ".join(machine.id for machine in machines)
     return CleanupUnproven(
-        f"{provider.name} still knows {names}, {_GONE_LIMIT:.0f} s after accepting their deletion.",
+        f"{provider.name} still lists {names}, {_GONE_LIMIT:.0f} s after accepting their deletion.",
         exists=f"They may cost up to ${sum(machine.price for machine in machines):.2f}/h.",
         next_command="orch down",
     )

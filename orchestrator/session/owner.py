@@ -1,7 +1,7 @@
 """The owner of a machine, and the folders that hold a user's leases.
 
-The owner is the account of the cloud credentials. Without a login it is a random id in the user's state
-folder. Both identify one user, whatever their computers and folders are called.
+The owner is the account of the cloud credentials. Without credentials it is a random id in the user's state
+folder. It does not depend on names of computers and folders.
 """
 
 from __future__ import annotations
@@ -57,7 +57,7 @@ def _own_id() -> str:
             return found
         _make(path)
     raise LocalError(
-        f"{path} should hold the id by which orch recognises your machines, but holds something else.",
+        f"{path} should contain the id that marks your machines, but contains something else.",
         next_command=f"rm {shlex.quote(str(path))}    # a new id is generated",
     )
 
@@ -85,7 +85,7 @@ def _read(path: Path) -> str:
 
 def _unkept(path: Path, error: OSError) -> LocalError:
     return LocalError(
-        f"Your machines are marked with an id in {path}, which cannot be kept there: {error.strerror}.",
+        f"Your machines are marked with an id in {path}, which cannot be written: {error.strerror}.",
         exists="This command created nothing.",
         next_command="export ORCH_STATE_HOME=DIR    # a writable folder",
     )
@@ -99,7 +99,7 @@ def _home() -> Path:
 
 
 def note_folder(lease: str, folder: Path) -> None:
-    """Remember the folder of a lease's ledger for `down --all` in other folders. Best effort."""
+    """Note the folder of a lease's ledger for `down --all` in other folders. A failure is ignored."""
     with suppress(OSError):
         path = _home() / "leases" / lease
         path.parent.mkdir(parents=True, exist_ok=True, mode=0o700)

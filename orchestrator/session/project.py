@@ -1,4 +1,4 @@
-"""A project folder: its leases, keys and runs, and which lease a command means."""
+"""A project folder: its leases, keys and runs, and the choice of the lease for a command."""
 
 from __future__ import annotations
 
@@ -23,9 +23,9 @@ if TYPE_CHECKING:
 
 RUN_RECORD, SWEEP_RECORD = "run.json", "sweep.json"
 PROFILE = Path("orch.yaml")
-"""The profile that `orch init` writes, and that a command takes which names none."""
+"""The profile that `orch init` writes, and the default of commands."""
 _RECORDS = (RUN_RECORD, SWEEP_RECORD)
-"""What a folder in `runs/` holds, one of them."""
+"""Files of which every run's folder has at least one."""
 
 
 @dataclass(frozen=True)
@@ -50,9 +50,9 @@ class Project:
         return f"orch up {shlex.quote(os.path.relpath(near)) if near else 'PROFILE.yaml'}"
 
     def default_profile(self) -> Path:
-        """The profile of a command that names none: orch.yaml of the current folder, or of the project.
+        """Return the default profile: orch.yaml of the current folder, or of the project.
 
-        Raises UsageError if there is none, and names profiles that are near.
+        Raises UsageError if there is none, with the names of other profiles nearby.
         """
         if near := self._own_profile():
             return Path(os.path.relpath(near))
@@ -69,7 +69,9 @@ class Project:
 
     @property
     def first_run_command(self) -> str:
-        """The command that leads to a run: `orch train` on a leased machine, or the one that leases it."""
+        """Return the command to suggest for a first run: `orch train` if a machine is leased, else the one
+        that leases it.
+        """
         return "orch train" if self.open_leases() else self.up_command
 
     @property
@@ -78,7 +80,7 @@ class Project:
 
     @property
     def here(self) -> Path:
-        """The base folder of what runs on this computer, laid out like a machine's."""
+        """The base folder for runs on this computer, with the same layout as on a machine."""
         return self.state / "here"
 
     @property
@@ -138,14 +140,14 @@ class Project:
     def leases(self) -> list[Lease]:
         """Every lease of this project, oldest first, including those with a damaged ledger.
 
-        A lease whose opening failed because of a full disk does not count.
+        A lease that could not be opened because the disk was full is left out.
         """
         read = ((ledger, ledger.contents()) for ledger in self.ledgers())  # ask a team's store once for each
         begun = (ledger.lease_in(known) for ledger, known in read if self._has_begun(ledger, known))
         return sorted(begun, key=lambda lease: lease.opened_at)
 
     def _has_begun(self, ledger: Ledger, known: Contents) -> bool:
-        """Whether the lease was opened: its key is created between that and the first machine."""
+        """Whether the lease was opened: its key exists, which is created before the first machine."""
         return bool(known.events) or not known.whole or self.identity(ledger.path.parent.name).exists()
 
     def open_leases(self) -> list[Lease]:
@@ -156,13 +158,15 @@ class Project:
         return next((one for one in reversed(self.open_leases()) if one.profile["name"] == name), None)
 
     def gang_of(self, lease: Lease) -> list[Lease]:
-        """The open leases of the machines that train one model with that of `lease`, by rank: without it."""
+        """Return the open leases of the other machines that train one model together with that of `lease`, by
+        rank.
+        """
         others = [one for one in self.open_leases() if one.gang == lease.id]
         return sorted(others, key=lambda one: one.rank)
 
     def lease(self, wanted: str | None = None) -> Lease:
-        """The open lease that is meant: by id or profile name, or the only one. Of machines that train one
-        model, the first is meant.
+        """Return the open lease with this id or profile name; by default the only one. Of machines that train
+        one model together, the first.
         """
         opened = self.open_leases()
         firsts = {lease.id for lease in opened}
@@ -232,7 +236,7 @@ class Project:
                 )
 
     def remove_abandoned(self) -> None:
-        """Remove what interrupted commands left unfinished, including keys."""
+        """Remove unfinished files of interrupted commands, including keys."""
         for folder in (self.root / "runs", self.state, *_entries(self.state)):
             remove_abandoned(folder)
 

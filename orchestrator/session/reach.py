@@ -1,4 +1,4 @@
-"""Wait until a lease's machine answers, or find out why it does not exist any more."""
+"""Wait until a lease's machine answers, or find out why it no longer exists."""
 
 from __future__ import annotations
 
@@ -24,8 +24,8 @@ _SOON_SECONDS = 10.0
 _QUIET_SECONDS = 2.0
 _MANY_GPUS = 8
 _TOLD_AFTER = (0.0, 0.5, 1.0, 2.0)
-"""Pauses, in seconds, before each question to a provider whether a machine that stopped
-answering has ended.
+"""Pauses, in seconds, before each request to the provider whether a machine that does not answer has
+ended.
 """
 
 _OVER = (MachineState.STOPPED, MachineState.STOPPING)
@@ -79,7 +79,7 @@ def wait_until_reachable(provider: Provider, lease: Lease, progress: Progress) -
         endpoint = provider.endpoint(machine) if machine and machine.state not in _OVER else None
         if machine and endpoint and machine.state is MachineState.RUNNING:
             return Reached(provider, machine, endpoint, limit, begun + limit)
-        # the list is older than the machine, or does not show it yet: ask again
+        # the list may not have the machine yet: list again
         if endpoint or machine is None:
             listed = -_LIST_SECONDS
         waiting.say(_awaited(machine, endpoint), limit)
@@ -117,7 +117,7 @@ def _awaited(machine: Machine | None, endpoint: Endpoint | NotYet | None) -> str
     if isinstance(endpoint, NotYet):
         return endpoint.awaited
     if machine is None:
-        return "its place in the cloud's list"
+        return "its appearance in the cloud's list"
     return "its start" if machine.state is MachineState.PENDING else "its address"
 
 
@@ -191,7 +191,7 @@ def explain_silence(
 
 
 def _require_hope(provider: Provider, lease: Lease, machine: Machine | None, waited: float) -> None:
-    """Raise MachineGone unless the machine may be missing from the list only because it is new."""
+    """Raise MachineGone if the machine is too old to be missing from the list only because it is new."""
     ending = ending_of(provider, machine) if machine else ending_of_machine(provider, lease)
     if ending is not None or machine is not None or waited > _gone_after(lease):
         raise _gone(lease, ending)
@@ -208,7 +208,11 @@ def _gone_after(lease: Lease) -> float:
 
 def _gone(lease: Lease, ending: Ending | None) -> MachineGone:
     lost = ", ".join(run.run_id for run in lease.uncollected)
-    why = ending.message if ending else "its deadline came, it was powered off, or its provider ended it."
+    why = (
+        ending.message
+        if ending
+        else "it reached its deadline, was powered off, or was ended by its provider."
+    )
     error = MachineGone(
         f"The machine of {lease.id} is gone: "
         f"{why}" + (f" Results that were not pulled: {lost}." if lost else ""),

@@ -1,5 +1,5 @@
-"""Bucket data for a machine that cannot reach the bucket: downloaded to this computer, and sent like
-local data.
+"""Bucket data for a machine that cannot reach the bucket: downloaded to this computer, then sent like local
+data.
 """
 
 from __future__ import annotations
@@ -13,12 +13,12 @@ from orchestrator.model.progress import notice
 from orchestrator.model.stores import Stored
 from orchestrator.session import buckets
 from orchestrator.session.session import Session
-from orchestrator.session.turns import downloading
+from orchestrator.session.work_locks import downloading
 
 
 def out_of_reach(session: Session, link: buckets.Linker, of: Stored) -> str | None:
-    """Return why the machine cannot download `of`, and the objects beside it, with such links; None if it
-    can.
+    """Return why the machine cannot download `of`, and the objects beside it, with links like `link`; None if
+    it can.
     """
     try:
         return unreachable(session.host, session.agent.python, [link(of).url])
@@ -27,9 +27,8 @@ def out_of_reach(session: Session, link: buckets.Linker, of: Stored) -> str | No
 
 
 def relayed(session: Session, name: str, pin: buckets.Pin, why: str) -> Manifest:
-    """Make the tree `name` on the machine from the objects of `pin`, by way of this computer.
-
-    The objects stay in `.orch/relayed/`, so that the next run and the next machine download nothing again.
+    """Create the tree `name` on the machine from the objects of `pin`, through this computer. The objects
+    stay in `.orch/relayed/` for later runs and machines.
     """
     notice(
         session.progress,

@@ -1,5 +1,5 @@
-"""Tell a machine that a run's results were pulled, so that it may count as idle; repeated until
-it was told.
+"""Report to a machine that a run's results were pulled, so that it counts as idle; later commands repeat a
+failed report.
 """
 
 from __future__ import annotations
@@ -12,13 +12,12 @@ from orchestrator.ledger import Ledger
 from orchestrator.ledger.events import RunReleased
 from orchestrator.model import Agent, Host
 from orchestrator.session.project import Project
-from orchestrator.session.turns import free
+from orchestrator.session.work_locks import free
 
 
 def release(ledger: Ledger, host: Host, agent: Agent, run_id: str) -> None:
-    """Tell the machine that the results of `run_id` were pulled, and record that it was told.
-
-    A machine that cannot be reached counts as used until its deadline or until the next command reaches it.
+    """Report to the machine that the results of `run_id` were pulled, and record the report in the ledger.
+    Without the report, the machine counts as used until its deadline or the next command.
     """
     with suppress(HostError, OSError, UsageError, LocalError, StorageError):
         jobs.mark_collected(host, agent, run_id)
@@ -26,11 +25,9 @@ def release(ledger: Ledger, host: Host, agent: Agent, run_id: str) -> None:
 
 
 def release_again(project: Project, ledger: Ledger, host: Host, agent: Agent | None = None) -> None:
-    """Tell the machine about every pulled run of which it was not told because a command was killed or
-    contact was lost.
-
-    A run that another call works on is left to that call: its id may get a new attempt, also if a ledger line
-    cannot be read. `agent`: the runtime on the machine; default: the one that each run was started with.
+    """Repeat the report for every pulled run for which it failed, because a command was killed or contact was
+    lost. Runs that another call works on are skipped, because their ids may get a new attempt. `agent`: the
+    runtime on the machine; default: the one that started each run.
     """
     lease = ledger.lease()
     for run in lease.untold if lease.whole else ():

@@ -44,7 +44,9 @@ _PAUSE_SECONDS = 1.0
 
 @dataclass(frozen=True)
 class Timer:
-    """The answer of the verb `watch`: seconds until the deadline that it enforces, None without one."""
+    """The answer of the runtime's verb `watch`: seconds until the deadline that it enforces, None without
+    one.
+    """
 
     left: Annotated[float, Between(-(1 << 34), 1 << 34)] | None
 
@@ -64,7 +66,7 @@ class Session:
 
     @property
     def rank(self) -> int:
-        """The number of the machine among those that train one model, from 0."""
+        """The number of the machine among those that train one model together, from 0."""
         return self.ledger.lease().rank
 
     def install(self) -> stack.Installed:
@@ -99,7 +101,7 @@ class Session:
         notices = clouds.traits(self.machine.provider).notices
         if self.machine.detail.get("spot") and notices:
             argv = (*argv, "--spot", notices)
-        power_off = self.machine.detail.get("power_off")  # if the login user may not do this itself
+        power_off = self.machine.detail.get("power_off")  # needed unless the login user is root
         argv = (*argv, "--", *power_off) if power_off else argv
         done = self.host.run(argv, timeout=30)
         if done.returncode != 0:
@@ -124,7 +126,7 @@ class Session:
             self.ledger.record(MachineArmed(held.id, shown.left))
 
     def confine(self) -> None:
-        """Deny the machine's user what could stop the deadline, as far as possible."""
+        """Remove the rights with which jobs could disable the deadline, as far as possible."""
         command = tuple(self.machine.detail.get("confine", ()))
         if not command:
             return
@@ -132,13 +134,13 @@ class Session:
         if done.returncode != 0:
             why = last_words(done.stderr) or f"status {done.returncode}"
             notice(
-                self.progress, f"Jobs on this machine can become root and could disable its deadline: {why}"
+                self.progress,
+                f"Jobs on this machine can become root, and so could disable its deadline: {why}",
             )
 
     def _left(self) -> float:
-        """Seconds until the deadline. Both times are by this computer's clock, so an incorrect clock does not
-        matter. A deadline that was set meanwhile neither ends a running machine early nor extends its life,
-        because the cloud enforces the original one by its own clock.
+        """Seconds until the deadline. At most `max_duration`; also `max_duration` if it seems to be over,
+        because the cloud enforces the deadline by its own clock.
         """
         assert self.machine.deadline is not None
         left = self.machine.deadline.timestamp() - time.time()
@@ -171,12 +173,14 @@ def local_stack(profile: Profile, progress: Progress) -> stack.LocalStack:
 
 
 def attest_local(session: Session) -> Fingerprint:
-    """The environment of this computer, as the job would see it."""
+    """Return the installed stack of this computer, with the environment variables that a job would have."""
     return stack.attest_here(session.local().python, environment=session.profile.train.environment())
 
 
 def check_stack(session: Session, installed: stack.Installed, here: Fingerprint) -> tuple[Difference, ...]:
-    """Every way in which the machine's stack is not the lock or not the local one, as the job will see it."""
+    """Return every difference of the machine's stack, as the job will see it, from the lock and from the
+    local stack.
+    """
     variables = session.profile.train.environment()
     there = replace(
         installed.fingerprint,
@@ -224,7 +228,7 @@ def open_session(
 ) -> Iterator[Session]:
     """Wait until the machine answers (unless `reached`), verify its host key and install the runtime.
 
-    Raises HostKeyError, before anything is sent, if the key is not the one that its provider vouches for. If
+    Raises HostKeyError, before anything is sent, if the key is not the one that its provider reports. If
     contact is lost in the block, the provider is asked whether the machine is gone; MachineGone gives the
     reason.
     """
@@ -243,7 +247,7 @@ def open_session(
             local_ssd.use(host, machine, base, found.endpoint.user, progress)
             ledger.record(MachineReached(machine.id))
         agent = stack.bootstrap(host, base=base, interpreter=interpreter.result(), progress=progress)
-        host.run(("touch", f"{agent.base}/active"), timeout=30)  # whoever comes in keeps it from idling
+        host.run(("touch", f"{agent.base}/active"), timeout=30)  # an open session counts as use
         release_again(project, ledger, host, agent)
         unrecorded.ask_host(ledger, host, base, agent)
         session = Session(project, ledger, profile, provider, machine, host, agent, progress)
@@ -251,11 +255,11 @@ def open_session(
     except (HostKeyError, MachineGone):
         raise
     except HostError as lost:
-        door = session.host if session else host
-        raise explain_silence(provider, ledger.lease(), lost, lambda: is_answering(door)) from lost
+        current = session.host if session else host
+        raise explain_silence(provider, ledger.lease(), lost, lambda: is_answering(current)) from lost
     finally:
-        door = session.host if session else host  # a broken connection may have been replaced
-        door.close()
+        current = session.host if session else host  # a broken connection may have been replaced
+        current.close()
 
 
 def _let_in_or_gone(project: Project, lease: Lease, found: Reached, waiting: Waiting | None) -> Host:
@@ -294,5 +298,5 @@ def _make_base(host: Host, base: str, found: Reached, waiting: Waiting) -> None:
 
 
 def local_agent(project: Project) -> Agent:
-    """The runtime for what runs on this computer: recordings and the local side of parity."""
+    """Return the runtime for runs on this computer: recordings and the local side of parity."""
     return stack.local_agent(project.here)

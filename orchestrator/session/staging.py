@@ -1,5 +1,5 @@
-"""Data of this computer in the profile's store: uploaded once, by content, and downloaded by
-every machine.
+"""Local data in the profile's store: each distinct content is uploaded once, and downloaded by every
+machine.
 """
 
 from __future__ import annotations

@@ -17,10 +17,8 @@ _AFTER_S = 600.0
 
 
 def streamed(session: Session, tree: DataTree, name: str, pin: buckets.Pin) -> TreeLink | None:
-    """Return the tree that the machine shows while it downloads it.
-
-    None if the tree must be downloaded before the run: everything is there already, or the machine cannot
-    mount it, which is reported.
+    """Return the tree that the run sees while the machine downloads it. None if the tree is complete already,
+    or if the machine cannot mount it, which is reported: then it is downloaded before the run.
     """
     left = _left(session)
     link = buckets.linker(pin, min(left + _AFTER_S, _WEEK))
@@ -31,18 +29,18 @@ def streamed(session: Session, tree: DataTree, name: str, pin: buckets.Pin) -> T
     except sync.CannotStream as error:
         notice(
             session.progress,
-            f"Note: {pin.source} is downloaded before the run begins, in spite of `stream: true`: "
+            f"Note: {pin.source} is downloaded before the run starts, despite `stream: true`: "
             f"{session.machine.id} cannot show data while they are downloaded ({error.why})",
         )
         return None
     if shown is None:
         return None
-    session.progress.say(f"{pin.source} comes while the run goes on: {pin.size:,} bytes")
+    session.progress.say(f"{pin.source} is downloaded during the run: {pin.size:,} bytes")
     if link.ends and link.ends.timestamp() < time.time() + left:
         notice(
             session.progress,
             f"The machine can fetch from {pin.source} until {moment(link.ends.timestamp())}, when the links "
-            "that were made here expire; an object that has not arrived by then fails the run",
+            "that were created here expire; if an object is missing then, the run fails",
         )
     return TreeLink(shown.mount, tree.target, stream=shown.state)
 

@@ -23,7 +23,7 @@ _LOCK_SECONDS = 60.0
 _WAIT_SECONDS = 3600.0
 
 _held: dict[Path, list[StoreLock]] = {}
-"""The locks of this process that appends to ledgers below a folder rely on."""
+"""This process's team locks, by `.orch` folder; appending to a ledger there requires that they are held."""
 
 
 @dataclass(frozen=True)
@@ -38,7 +38,9 @@ class Team:
         return open_store(self.url)
 
     def new_lease(self, name: str) -> str:
-        """The id of the profile's next lease: the same one on every computer until it is opened."""
+        """Return the id of the profile's next lease. All computers return the same id until that lease is
+        opened.
+        """
         store, number = self.store, 0
         while True:
             digest = hashlib.sha256(f"{self.url}\n{name}\n{number}".encode()).hexdigest()[:6]
@@ -48,7 +50,7 @@ class Team:
             number += 1
 
     def join(self, lease: str) -> None:
-        """Keep the ledger of this lease in the store from now on."""
+        """Mark the ledger of this lease as kept in the store."""
         folder = self.state / lease
         if read_note(folder) is None:
             Note(self.url, key_of(lease)).write(folder)
@@ -97,13 +99,13 @@ def is_key_elsewhere(identity: Path, lease: Lease) -> bool:
 
 def key_elsewhere(lease: Lease, machine: str) -> str:
     return (
-        f"The key of {machine} is on the computer that made it ({lease.owner}), not on this one: a team's "
+        f"The key of {machine} is on the computer that created it ({lease.owner}), not on this one: a team's "
         "ledger holds no keys."
     )
 
 
 def ledger_of(folder: Path) -> TeamLedger | None:
-    """The shared ledger of this lease; None if it is a file of this computer."""
+    """Return the shared ledger of this lease; None if the ledger is a file on this computer."""
     note = read_note(folder)
     return TeamLedger(book_of(folder, open_store(note.url))) if note else None
 
@@ -119,7 +121,7 @@ def key_of(lease: str) -> str:
 
 
 def _lease_of(stored: Stored) -> str | None:
-    """The lease that an object in the store belongs to; anybody may have chosen its name."""
+    """Return the lease of an object in the store; None if its name is not that of a ledger."""
     lease = Path(stored.key).parent.name
     sound = _LEASE.fullmatch(lease) is not None
     return lease if sound and stored.key == key_of(lease) else None

@@ -1,4 +1,4 @@
-"""The URL of the store of a team's ledgers, remembered for verbs that read no profile."""
+"""The URL of a team's ledger store, noted in `.orch` for verbs that read no profile."""
 
 from __future__ import annotations
 

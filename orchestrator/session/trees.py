@@ -1,4 +1,6 @@
-"""Code and data: scanned here, sent, verified there, and laid out alike on both sides."""
+"""Code and data: scanned here, sent to the machine and verified there; the layout is the same on both
+sides.
+"""
 
 from __future__ import annotations
 
@@ -37,7 +39,7 @@ class Trees:
 
 
 def send(session: Session, *, new_data: bool = False) -> Trees:
-    """Send what changed. With `new_data`, buckets are accepted as they are now, whatever was pinned.
+    """Send what changed. With `new_data`, the current objects of buckets are pinned anew.
 
     Raises SyncError, and its subclass DataChanged if a bucket differs from this lease's earlier runs.
     """
@@ -88,7 +90,7 @@ def pin_path(session: Session, number: int) -> Path:
 
 
 def mirror_samples(session: Session) -> None:
-    """Download what the first steps read of the pinned buckets."""
+    """Download the samples of pinned buckets, which the first steps read."""
     for number, each in enumerate(session.profile.data):
         if each.bucket:
             pin = buckets.pinned(pin_path(session, number), each.bucket, requester_pays=each.requester_pays)
@@ -124,7 +126,7 @@ def _sent(
     data: bool = False,
     staged: bool = False,
 ) -> sync.Scan:
-    """Make the tree `name` on the machine equal to `root`; returns the scan that it equals."""
+    """Make the tree `name` on the machine equal to `root`; returns the scan of `root`."""
 
     def look() -> sync.Scan:
         return sync.scan(root, ignore=ignore, cache=session.project.cache, data=data)
@@ -185,22 +187,24 @@ def _link(agent: Agent, name: str, target: str, sent: Manifest, *, copied: bool 
 
 
 def check_targets(profile: Profile) -> None:
-    """Refuse a reference run that would not find its data: if a script expects data at an absolute path, it
-    must exist there on this computer too. Raises UsageError.
+    """Raise UsageError if data with an absolute target do not exist there on this computer, where the local
+    side of parity would look for them.
     """
     for tree in profile.data:
         target = Path(tree.target)
         if target.is_absolute() and not target.exists():
             raise UsageError(
-                f"The script expects its data at {target}, which is not there on this computer; the local "
-                "side of --local-parity would read nothing, or something else.",
+                f"The script expects its data at {target}, but this computer does not have them at that "
+                "path; the local side of --local-parity would read nothing, or other data.",
                 next_command=f"sudo mkdir -p {shlex.quote(str(target.parent))} && "
                 f"sudo ln -s {shlex.quote(str(tree.source))} {shlex.quote(str(target))}",
             )
 
 
 def facts_of(manifests: Sequence[Manifest], streamed: int = 0) -> DataFacts:
-    """The data as a record has them: one digest of all trees, files, bytes; how many trees are `streamed`."""
+    """Return the `data` of a run's record: one digest of all trees, the numbers of files and bytes, and how
+    many trees are `streamed`.
+    """
     files = [entry for manifest in manifests for entry in manifest.entries if entry.kind == "file"]
     digest = hashlib.sha256("\n".join(manifest.digest for manifest in manifests).encode()).hexdigest()
     facts: DataFacts = {
@@ -212,7 +216,7 @@ def facts_of(manifests: Sequence[Manifest], streamed: int = 0) -> DataFacts:
 
 
 def prepare(session: Session, tree: DataTree) -> None:
-    """Create missing data with the profile's own command, here, in the local stack."""
+    """Create missing data with the profile's command `prepare`, on this computer, in the local stack."""
     make(tree, session.profile, lambda: session.local().python, session.progress)
 
 
@@ -226,7 +230,7 @@ def make(tree: DataTree, profile: Profile, python_of: Callable[[], Path], progre
     if not tree.prepare:
         raise SyncError(
             f"The data {tree.source} does not exist.",
-            next_command="put the data there, or give data[].prepare, the command that makes them",
+            next_command="put the data there, or set data[].prepare, the command that creates them",
         )
     progress.say(f"Preparing {tree.source.name}: {shlex.join(tree.prepare)}")
     python = python_of()

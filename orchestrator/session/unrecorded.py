@@ -1,4 +1,4 @@
-"""Find runs that a lease's damaged ledger does not list by asking its machine."""
+"""Find the runs on a lease's machine that its damaged ledger does not list."""
 
 from __future__ import annotations
 
@@ -19,7 +19,7 @@ _ANSWER_SECONDS = 20.0
 def ask(project: Project, lease: Lease, provider: Provider, machines: Sequence[Machine]) -> Lease:
     """Record the runs that the lease's machines have and its ledger does not list; returns the updated lease.
 
-    A lease with an intact ledger is returned unchanged. Raises HostError if a machine cannot be asked;
+    A lease with an intact ledger is returned unchanged. Raises HostError if a machine cannot be reached;
     machines that are ending are skipped.
     """
     if lease.whole:
@@ -31,24 +31,24 @@ def ask(project: Project, lease: Lease, provider: Provider, machines: Sequence[M
 
 
 def require(project: Project, lease: Lease, provider: Provider, machines: Sequence[Machine]) -> Lease:
-    """Like `ask`, before machines are deleted. Raises CleanupUnproven if one cannot be asked."""
+    """Like `ask`, before machines are deleted. Raises CleanupUnproven if one cannot be reached."""
     try:
         return ask(project, lease, provider, machines)
     except HostError as error:
         ids = ", ".join(machine.id for machine in machines)
         raise CleanupUnproven(
             f"The ledger of {lease.id} {lease.flaw}, and its machine does not report its runs: "
-            f"{error.message.rstrip('.')}. Results may be on it only. Nothing was ended.",
+            f"{error.message.rstrip('.')}. Results may be on it only. Nothing was deleted.",
             exists=f"{ids} still exists, at ${sum(machine.price for machine in machines):.2f}/h.",
-            next_command=f"orch down {lease.id}    # once it answers; or, to lose what is on it: "
-            f"orch down {lease.id} --discard",
+            next_command=(
+                f"orch down {lease.id}    # once it answers; or, without its results: orch down {lease.id} "
+                "--discard"
+            ),
         ) from error
 
 
 def ask_if_possible(project: Project, lease: Lease) -> Lease:
-    """Like `ask`, for machines that their provider knows; the lease is returned unchanged if none can be
-    asked.
-    """
+    """Like `ask`, but the lease is returned unchanged if no machine can be reached."""
     if lease.whole:
         return lease
     from orchestrator.providers import exists, open_provider
@@ -103,7 +103,7 @@ def _append(ledger: Ledger, run: LeasedRun) -> None:
 
 
 def _found(lease: Lease, waiting: Sequence[jobs.Waiting], agent: Agent | None) -> list[LeasedRun]:
-    """Runs that the lease does not know; a new attempt if an earlier one was pulled or lost."""
+    """Return the runs that the ledger does not list; a new attempt if an earlier one was pulled or lost."""
     found, begun = [], lease.created_at or lease.opened_at
     for one in waiting:
         known = lease.runs.get(one.run_id)
@@ -114,5 +114,5 @@ def _found(lease: Lease, waiting: Sequence[jobs.Waiting], agent: Agent | None) -
 
 
 def _awaits(run: LeasedRun) -> bool:
-    """Whether something of the run is known to be on its machine."""
+    """Whether files of the run are on its machine, by the ledger."""
     return run.lost is None and (not run.collected or any(each.can_come for each in run.left))

@@ -1,5 +1,6 @@
 """train --io-analyze: measure the input on the leased machine, after the results of the run were
-downloaded."""
+downloaded.
+"""
 
 from __future__ import annotations
 
@@ -17,8 +18,8 @@ from orchestrator.model import Job, Progress
 from orchestrator.model.answers import SHORT
 from orchestrator.model.progress import as_progress
 from orchestrator.runs import collect
-from orchestrator.runs.company import naming_the_other
-from orchestrator.runs.known import known_run, profile_of
+from orchestrator.runs.find_run import known_run, profile_of
+from orchestrator.runs.other_runs import naming_other_run
 from orchestrator.runs.spec import require_given
 from orchestrator.session.project import Project
 from orchestrator.session.session import Session, open_session
@@ -77,7 +78,7 @@ def _measured(session: Session, run_id: str, home: Path, wish: Options) -> Profi
     job = _job(session, run_id, _free_name(session, run_id), wish)
     there = jobs.run_dir(session.agent, job.run_id)
     session.progress.say("Measuring what the input costs, on the same machine")
-    with naming_the_other(session):
+    with naming_other_run(session):
         jobs.start(session.host, session.agent, job)
     try:
         jobs.follow(session.host, session.agent, job.run_id, 0, told_lines(session.progress))

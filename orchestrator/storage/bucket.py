@@ -1,7 +1,7 @@
-"""A store in a bucket: the part that is the same for every cloud, on top of a Driver for each cloud.
+"""A store in a bucket: the code that is the same for every cloud, on top of a Driver for each cloud.
 
 Every call is retried while the bucket throttles or does not answer. If the reply to a conditional write was
-lost, the object that is there is compared with it. What a bucket lists and sends is validated before it is
+lost, the stored object is compared with the content. Listings and contents are validated before they are
 used.
 """
 
@@ -24,11 +24,11 @@ from .placing import local, placed, read_content
 R = TypeVar("R")
 Sink = Callable[[bytes], object]
 AT_ONCE = 32 << 20
-"""Bytes up to which an object is sent in one request."""
+"""Size in bytes up to which an object is sent in one request."""
 
 _TRIES = 6
 _VERSIONS = 30
-"""Tries to read an object that is overwritten continually: a version may be replaced before it was read."""
+"""Tries to read an object that is overwritten meanwhile."""
 _PASSES = (StorageFault.THROTTLED, StorageFault.UNREACHABLE)
 BACKOFF = Backoff(base_s=0.25, cap_s=8.0)
 
@@ -36,7 +36,8 @@ BACKOFF = Backoff(base_s=0.25, cap_s=8.0)
 class Driver(Protocol):
     """The calls of one cloud for one bucket. Keys are full object names. Calls are not retried here.
 
-    Raises StorageError; Missing, Changed, THROTTLED and UNREACHABLE must be distinguished.
+    Raises StorageError; callers rely on its subclasses Missing and Changed, and its faults THROTTLED and
+    UNREACHABLE.
     """
 
     def region(self) -> str: ...
@@ -242,7 +243,7 @@ class BucketStore:
             raise Corrupt(self.url, key, wrong)
 
     def _intact(self, ask: Callable[[], R]) -> R:
-        """Retry once if the content was damaged on its way; a damaged write was not carried out."""
+        """Retry once if the content was damaged during transfer; the server discards a damaged write."""
         try:
             return repeated(ask)
         except Corrupt:

@@ -1,4 +1,4 @@
-"""Compute the checksum of content as it passes: SHA-256, MD5 or CRC32C."""
+"""Compute the checksum of content chunk by chunk: SHA-256, MD5 or CRC32C."""
 
 from __future__ import annotations
 

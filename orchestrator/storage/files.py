@@ -1,10 +1,8 @@
-"""A store in a folder of this computer, or of a disk that several computers mount.
-
-An object is the file of its key. It is written under a unique name in `.orch-store/new`, flushed, and renamed
-while the kernel's lock for its key is held. Readers therefore see the old object or the new one, a writer
-that is killed leaves the old one, and the lock is released with its process. Every write is a new file, so
-inode, change time and size together are its version. Its hash is kept as an extended attribute if the file
-system has those.
+"""A store in a folder on this computer, or on a disk that several computers mount. Each object is one file,
+named by its key. It is written under a unique name in `.orch-store/new`, flushed, and renamed while a file
+lock for its key is held. Readers therefore see the old object or the new one, a killed writer leaves the old
+one, and its lock is released with its process. Every write is a new file, so inode, change time and size
+together are its version. Its hash is kept as an extended attribute if the file system has those.
 """
 
 from __future__ import annotations
@@ -152,7 +150,7 @@ class FileStore:
 
     @contextlib.contextmanager
     def _locked(self, key: str) -> Iterator[None]:
-        """Hold the kernel's lock for that key. It is released when the process ends, for whatever reason."""
+        """Hold the file lock for that key. The kernel releases it when the process ends."""
         number = int(hashlib.sha256(key.encode()).hexdigest()[:8], 16) % _LOCKS
         path = self._own / "locks" / f"{number:02x}"
         with local(path):
@@ -175,14 +173,14 @@ class FileStore:
                     new.path.replace(path)
                     break
                 except FileNotFoundError:
-                    new.path.stat()  # it failed because a deleter had removed the empty folder
+                    new.path.stat()  # another process had removed the empty folder meanwhile
             for folder in (*gained, path.parent):
                 _sync(folder)
         return Stored(key, new.size, version, f"sha256:{new.sha256}")
 
     @contextlib.contextmanager
     def _no_folder(self, key: str) -> Iterator[None]:
-        """Explain a limit of file systems: a key that is also the folder of other keys, or is too long."""
+        """Return the error for a key that no file can have: it is the folder of other keys, or too long."""
         try:
             yield
         except LocalError as error:
@@ -285,7 +283,7 @@ def _fill(file: BinaryIO, content: bytes | Path) -> tuple[int, str]:
 
 
 def _copy(source: BinaryIO, target: BinaryIO, most: int | None) -> tuple[int, str]:
-    """Copy at most so many bytes; returns their number and SHA-256."""
+    """Copy at most `most` bytes; returns their number and SHA-256."""
     digest, size = hashlib.sha256(), 0
     while chunk := source.read(_CHUNK if most is None else min(_CHUNK, most - size)):
         target.write(chunk)
@@ -295,9 +293,8 @@ def _copy(source: BinaryIO, target: BinaryIO, most: int | None) -> tuple[int, st
 
 
 def _complete(file: BinaryIO, sha256: str) -> None:
-    """Flush a file to the disk, with its hash and a time that no other write has.
-
-    The kernel's own times change only every few milliseconds, in which an inode may be reused.
+    """Flush a file to the disk, with its hash and a unique time. The kernel's own times change only every few
+    milliseconds, and an inode may be reused within that time.
     """
     file.flush()
     handle = file.fileno()
@@ -322,7 +319,7 @@ def _remembered(file: int | Path) -> str:
 
 
 def _make_folders(folder: Path) -> list[Path]:
-    """Create a folder and its parents; returns the folders that gained an entry."""
+    """Create a folder and its parents; returns the folders in which an entry was created."""
     if folder.is_dir():
         return []
     made = _make_folders(folder.parent)

@@ -64,7 +64,7 @@ class GsDriver:
             return _stored(blob)
 
     def upload(self, name: str, path: Path) -> Stored:
-        """Upload in parts; the library resends each from where it broke off."""
+        """Upload in parts; the library continues each part after an interruption."""
         from google.cloud.storage.retry import DEFAULT_RETRY
 
         with local(path), open(path, "rb") as file, self._asking(name, Anything()):
@@ -195,7 +195,7 @@ class GsDriver:
     @functools.cached_property
     def _client(self) -> Any:
         library = self._library
-        # the client wants a project, which only the creation of buckets uses
+        # the client requires a project, but only creating buckets uses it
         return library.Client(project=self._project or "none", credentials=self._credentials[0])
 
     @property
@@ -255,7 +255,7 @@ def _environment() -> tuple[Any, str | None]:
 def _signed_policy(signer: Any, bucket: str, prefix: str, expires: datetime) -> dict[str, str]:
     """Return the fields of a form that may upload under `prefix`: a policy document and its signature.
 
-    The library cannot make it: its policies contain one exact key.
+    The library's policies allow one exact key only.
     """
     now = datetime.now(UTC).strftime("%Y%m%dT%H%M%SZ")
     fields = {

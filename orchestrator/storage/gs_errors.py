@@ -68,7 +68,7 @@ def _refused(
 ) -> StorageError:
     code = reason or str(status)
     if status == 404 and not name:
-        message = f"There is no bucket {bucket} where {url} leads."
+        message = f"The bucket {bucket} of {url} does not exist."
         return StorageError(
             StorageFault.BUCKET,
             message,
@@ -82,12 +82,12 @@ def _refused(
     if status == 401:
         return _not_proven(url, code)
     if status in _BUSY or reason in _BUSY_REASONS:
-        message = f"{url} asks for fewer requests, or fails for now ({code})."
+        message = f"{url} is throttling requests, or is temporarily unavailable ({code})."
         return StorageUnreachable(StorageFault.THROTTLED, message, code=code)
     if status == 400 and reason in ("required", "userProjectMissing"):
         return StorageError(
             StorageFault.REQUESTER_PAYS,
-            f"Whoever reads {url} pays for it (requester pays), and the profile does not agree to that.",
+            f"{url} bills its readers (requester pays), and the profile does not accept that cost.",
             code=code,
             next_command="add `requester_pays: true` to this entry of data, to pay for it",
         )
@@ -95,8 +95,8 @@ def _refused(
         return StorageDenied(
             StorageFault.DENIED,
             f"The credentials may not do this with {name or 'the bucket'} in {url} ({code}): they need "
-            "the role roles/storage.objectUser on it, and where the requester pays, "
-            "serviceusage.services.use on the project that does.",
+            "the role roles/storage.objectUser on it, and for requester pays also serviceusage.services.use "
+            "on the project that pays.",
             code=code,
             next_command=f"gcloud storage buckets get-iam-policy gs://{bucket}",
         )
@@ -104,10 +104,10 @@ def _refused(
 
 
 def no_payer(url: str) -> StorageError:
-    """Return the error for a bucket whose requester pays, where no project is known that could."""
+    """Return the error for a bucket with requester pays, if no project that pays is configured."""
     return StorageError(
         StorageFault.REQUESTER_PAYS,
-        f"Whoever reads {url} pays for it (requester pays), and it is not known which project shall.",
+        f"{url} bills its readers (requester pays), and no project that pays is configured.",
         next_command="export GOOGLE_CLOUD_PROJECT=…    # the project that pays",
     )
 

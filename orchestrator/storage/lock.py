@@ -1,4 +1,4 @@
-"""A lock in a store, for computers that share no kernel: made of conditional writes, with an expiry.
+"""A lock in a store, for several computers: built from conditional writes, with an expiry.
 
 No two clocks are compared. A waiting client measures by its own clock how long the object has not changed;
 the holder measures by its own how long ago it last wrote. The holder stops before a waiting client may start,
@@ -22,15 +22,15 @@ from orchestrator.errors import Changed, Corrupt, LockHeld, LockLost, Missing, O
 from orchestrator.model.stores import Store
 
 _PATIENCE = 1.25
-"""A waiting client takes over after this many times the seconds for which the holder may rely on the lock."""
+"""A waiting client takes over after `lasts_s` times this factor without a renewal."""
 _MOST_BYTES = 4096
 _MOST_SECONDS = 3600.0
 _POLL_SECONDS = 1.0
-_BOOTTIME = getattr(time, "CLOCK_BOOTTIME", None)  # Linux: goes on while the computer sleeps
+_BOOTTIME = getattr(time, "CLOCK_BOOTTIME", None)  # Linux: counts while the computer sleeps
 
 
 def elapsed() -> float:
-    """Return seconds by a monotonic clock of this computer, which nobody can set."""
+    """Return seconds by a monotonic clock of this computer."""
     return time.monotonic() if _BOOTTIME is None else time.clock_gettime(_BOOTTIME)
 
 
@@ -38,7 +38,7 @@ def elapsed() -> float:
 class Holding:
     """The object of a lock. `nonce` is "" if it is free. `beat` counts the renewals.
 
-    `fence` grows with every holder: whatever was written under a smaller one is outdated.
+    `fence` grows with every holder: a write with a smaller one is outdated.
     """
 
     owner: str
@@ -54,8 +54,8 @@ class Holding:
 class StoreLock:
     """The exclusive right to work on `key`, until `lasts_s` seconds after the last renewal.
 
-    `owner` names this client to those who wait. Raises LockHeld and LockLost, and what the store raises.
-    After an error of the store the lock is still held until its expiry: see `require`.
+    `owner`: the name of this client in messages of waiting clients. Raises LockHeld and LockLost, and what
+    the store raises. After an error of the store the lock is still held until its expiry: see `require`.
     """
 
     def __init__(
@@ -182,7 +182,9 @@ class StoreLock:
             return None
 
     def _expired(self, holding: Holding, version: str) -> bool:
-        """Whether the lock was not renewed for longer than its holder relies on, by this computer's clock."""
+        """Whether the lock was not renewed for so long that its holder has stopped, by this computer's
+        clock.
+        """
         if holding.nonce == self._tried:
             return True  # written by a call of this client whose reply was lost
         now = self._clock()
@@ -191,7 +193,7 @@ class StoreLock:
         return now - self._seen[1] > holding.lasts_s * _PATIENCE
 
     def _write(self, holding: Holding, *, again: bool) -> None:
-        """Overwrite the known version; its seconds are counted from before the call. Raises LockLost.
+        """Overwrite the known version; `lasts_s` counts from before the call. Raises LockLost.
 
         `again`: the object may be an earlier renewal by this client whose reply was lost.
         """
@@ -229,7 +231,9 @@ class StoreLock:
 
 
 def parse(content: bytes) -> Holding | None:
-    """Parse the object of a lock, which anybody may have written; None if it is malformed."""
+    """Parse the content of a lock's object; None if it is malformed, because others may write to the
+    store.
+    """
     try:
         value: Any = json.loads(content)
     except (ValueError, RecursionError):

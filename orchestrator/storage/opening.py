@@ -22,7 +22,7 @@ def open_store(url: str, *, requester_pays: bool = False) -> Store:
     """Return the store of a URL without contacting it. Raises StorageError, which suggests the nearest valid
     form.
 
-    `requester_pays`: reading a bucket whose requester pays is paid for with the credentials here.
+    `requester_pays`: accept the cost of reading a bucket with requester pays.
     """
     scheme, separator, rest = url.partition("://")
     opener = _OPENERS.get(scheme)
@@ -87,7 +87,7 @@ def _bucket(url: str, rest: str) -> tuple[str, str]:
 
 
 def _nearest(url: str) -> str | None:
-    """Guess what was meant by a URL of an unknown scheme."""
+    """Guess the intended URL for one with an unknown scheme."""
     hosted = re.match(r"https?://([a-z0-9.-]+)\.s3[.-][^/]*amazonaws\.com/?(.*)", url)
     if hosted:
         return f"s3://{hosted[1]}/{hosted[2]}".rstrip("/")

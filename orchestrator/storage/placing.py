@@ -1,4 +1,6 @@
-"""Local files that a store writes and reads: complete or not at all, with refusals as LocalError."""
+"""Local files that a store writes and reads: written atomically; errors of this computer become
+LocalError.
+"""
 
 from __future__ import annotations
 

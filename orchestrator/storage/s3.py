@@ -2,7 +2,7 @@
 
 The version of an object is its ETag, which S3 uses in conditions and listings. The same content written twice
 may have the same ETag. Every write sends its SHA-256, which S3 compares with the content; an object in parts
-has one for each part, and that of the whole in its metadata.
+has one for each part, and the SHA-256 of the whole object in its metadata.
 """
 
 from __future__ import annotations
@@ -32,7 +32,7 @@ _CHUNK = 1 << 20
 _PARALLEL = 4
 _SHA256 = "orch-sha256"
 _HEADERS = {"IfMatch": "If-Match", "RequestPayer": "x-amz-request-payer"}
-"""Signed headers of a link, which whoever follows it has to send."""
+"""Signed headers of a link, which a request to it has to send."""
 _ANONYMOUS_REGION = "us-east-1"
 
 
@@ -224,7 +224,9 @@ class S3Driver:
 
 
 def _region_of(client: Any, url: str, bucket: str) -> str | None:
-    """Return the region of a bucket; None if the server does not name one. A refusal names it too."""
+    """Return the region of a bucket; None if the server does not name one. A response that denies access
+    names it too.
+    """
     from botocore.exceptions import ClientError
 
     with asking(url, bucket, "", Anything()):
@@ -245,7 +247,9 @@ def _condition(expected: str | Anything | None) -> dict[str, str]:
 
 
 def _etag(answer: Any) -> str:
-    """Return an ETag. Raises ValueError if it is malformed, because it is sent in a header later."""
+    """Return the ETag of an answer. Raises ValueError if it is malformed, because a header will contain it
+    later.
+    """
     etag = str(answer.get("ETag", "")).strip('"')
     if not re.fullmatch(r"[!#-~]{1,128}", etag):
         raise ValueError("no ETag")

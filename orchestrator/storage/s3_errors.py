@@ -70,19 +70,23 @@ def _refused(
     code = str(response.get("Error", {}).get("Code", ""))
     status = int(response.get("ResponseMetadata", {}).get("HTTPStatusCode", 0))
     if code == "NoSuchBucket" or (status == 404 and not name):
-        message = f"There is no bucket {bucket} where {url} leads."
+        message = f"The bucket {bucket} of {url} does not exist."
         return StorageError(StorageFault.BUCKET, message, code=code, next_command=f"aws s3 mb s3://{bucket}")
     if code == "PreconditionFailed" or status == 412:
         return Changed(url, name, expected=None if isinstance(expected, Anything) else expected)
     if code == "NoSuchUpload":
-        return StorageError(StorageFault.UNKNOWN, f"The upload of {name} to {url} is gone.", code=code)
+        return StorageError(
+            StorageFault.UNKNOWN, f"The upload of {name} to {url} no longer exists.", code=code
+        )
     if code in _AUTH or status == 401:
         return _not_proven(url, code)
     if code in _BUSY or status in (429, 500, 502, 503, 504):
-        message = f"{url} asks for fewer requests, or fails for now ({code or status})."
+        message = f"{url} is throttling requests, or is temporarily unavailable ({code or status})."
         return StorageUnreachable(StorageFault.THROTTLED, message, code=code)
     if code in _REGION or status == 301:
-        message = f"The bucket {bucket} is in another region ({code or status}), which could not be learned."
+        message = (
+            f"The bucket {bucket} is in another region ({code or status}), which could not be determined."
+        )
         return StorageError(
             StorageFault.REGION,
             message,
@@ -94,7 +98,7 @@ def _refused(
     if status == 404:
         return Missing(url, name)
     if code in ("BadDigest", "XAmzContentSHA256Mismatch", "IncompleteBody"):
-        return Corrupt(url, name, f"it arrived changed ({code}); nothing was written.")
+        return Corrupt(url, name, f"it was changed during transfer ({code}); nothing was written.")
     return StorageError(StorageFault.UNKNOWN, f"{url} refused {name}: {code or status}.", code=code)
 
 
@@ -112,7 +116,7 @@ def _not_allowed(url: str, name: str, code: str) -> StorageDenied:
         StorageFault.DENIED,
         f"The credentials may not do this with {name or 'the bucket'} in {url} ({code}): they need "
         "s3:ListBucket on the bucket, and s3:GetObject, s3:PutObject, s3:DeleteObject and "
-        "s3:AbortMultipartUpload on its objects. A bucket whose requester pays gives the same refusal unless "
+        "s3:AbortMultipartUpload on its objects. A bucket with requester pays gives the same error unless "
         "its data entry has requester_pays: true.",
         code=code,
         next_command="aws sts get-caller-identity",
@@ -134,7 +138,7 @@ def _failed(error: Exception, url: str, name: str) -> StorageError:
     if isinstance(error, unproven):
         return _not_proven(url, kind)
     if isinstance(error, exceptions.FlexibleChecksumError):
-        return Corrupt(url, name, "the checksum that came with it is another.")
+        return Corrupt(url, name, "it does not match the checksum that was sent with it.")
     if isinstance(
         error,
         (exceptions.HTTPClientError, exceptions.IncompleteReadError, exceptions.EndpointConnectionError),

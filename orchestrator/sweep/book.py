@@ -39,12 +39,12 @@ def read(project: Project, sweep: str) -> Sweep | None:
         raise UsageError(
             f"{place} cannot be read: {error}.",
             exists="Its runs and machines are not affected.",
-            next_command="orch runs    # the same `orch sweep` command writes the file anew",
+            next_command="orch runs    # the same `orch sweep` command writes the file again",
         ) from error
 
 
 def known(project: Project) -> list[str]:
-    """Return the ids of the sweeps, the one that was written last first."""
+    """Return the ids of the sweeps, the most recently written one first."""
     places = [place for place in project.run(".").glob(f"*/{RECORD}") if place.is_file()]
     return [place.parent.name for place in sorted(places, key=lambda each: -each.stat().st_mtime)]
 

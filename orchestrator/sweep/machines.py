@@ -1,4 +1,6 @@
-"""The machines of a sweep: leases of one profile under numbered names, made when their first point starts."""
+"""The machines of a sweep: leases of one profile under numbered names, created when their first point
+starts.
+"""
 
 from __future__ import annotations
 
@@ -19,7 +21,7 @@ from orchestrator.model.counted import counted
 from orchestrator.model.progress import notice
 from orchestrator.profile import Profile, load
 from orchestrator.session.project import Project
-from orchestrator.session.turns import exclusive_use
+from orchestrator.session.work_locks import exclusive_use
 from orchestrator.sweep import book
 
 
@@ -27,7 +29,7 @@ from orchestrator.sweep import book
 class Machines:
     """`overrides`: of the call that sweeps `profile`. `sweep`: the id under which the leases are opened.
 
-    `agreed`: US dollars per hour that were approved for each machine; a dearer one is asked about.
+    `agreed`: US dollars per hour that were approved for each machine; a more expensive one needs approval.
     """
 
     project: Project
@@ -50,7 +52,7 @@ class Machines:
         return self.project.open_lease_of(self.name(number))
 
     def numbers(self) -> list[int]:
-        """Return the numbers of the machines that there are."""
+        """Return the numbers of the existing machines."""
         begin = self.name(0)[:-1]
         names = {lease.profile["name"].removeprefix(begin) for lease in self.project.open_leases()}
         return sorted(int(name) for name in names if name.isdigit())
@@ -71,7 +73,7 @@ class Machines:
         return lease.for_run is not None and lease.for_run in (self.sweep, *book.known(self.project))
 
     def end(self, number: int, tell: Progress) -> str | None:
-        """Delete a machine that this sweep created; returns why it stays, if it must."""
+        """Delete a machine that this sweep created; returns "", or the reason why it is kept."""
         lease = self.lease(number)
         if lease is None:
             return None
@@ -91,7 +93,7 @@ class Machines:
 
 
 def leases_of(project: Project, sweep: str) -> tuple[str, ...]:
-    """Return every lease of a sweep, also those that are closed."""
+    """Return every lease of a sweep, including closed ones."""
     return tuple(lease.id for lease in project.leases() if lease.for_run == sweep)
 
 
@@ -107,8 +109,8 @@ def approved(
 ) -> Machines:
     """Return the machines with the price that is approved for each of `count`.
 
-    `approve` gets the plan of one that is to be created; it is not asked if all are there. `max_price`: of
-    all together. Raises UsageError if that is exceeded or approval is denied.
+    `approve` gets the plan of one that is to be created; it is not called if all exist. `max_price`: US
+    dollars per hour for all together. Raises UsageError if that is exceeded or approval is denied.
     """
     there = [lease for number in range(1, count + 1) if (lease := machines.lease(number))]
     missing = [number for number in range(1, count + 1) if machines.lease(number) is None]
@@ -140,7 +142,7 @@ def _require_price(machines: Machines, count: int, total: float, max_price: floa
 
 
 def is_of_machine(error: OrchError) -> bool:
-    """Whether another machine may do what this one could not."""
+    """Whether the error is of the machine, so that another machine may train the point."""
     return isinstance(error, (HostError, ProviderError, Busy))
 
 

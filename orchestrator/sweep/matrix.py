@@ -1,4 +1,4 @@
-"""The values of a sweep's parameters, as they are written: `lr=1e-3,1e-4`, `seed=1..5`."""
+"""Parse the values of a sweep's parameters: `lr=1e-3,1e-4`, `seed=1..5`."""
 
 from __future__ import annotations
 
@@ -18,8 +18,8 @@ _EXAMPLE = "--matrix lr=1e-3,1e-4 --matrix seed=1..5"
 
 
 def parse_matrix(words: Sequence[str], *, search: bool = False) -> dict[str, list[str]]:
-    """Return the values of each parameter, in the order of the words; for a `search`, with ranges as they
-    are written. Raises UsageError.
+    """Return the values of each parameter, in the order of the words; for a `search`, ranges are not
+    expanded. Raises UsageError.
     """
     matrix: dict[str, list[str]] = {}
     for word in words:
@@ -27,7 +27,9 @@ def parse_matrix(words: Sequence[str], *, search: bool = False) -> dict[str, lis
         if not equals or not re.fullmatch(PARAMETER_PATTERN, name):
             raise _refused(f"--matrix {word!r} is not NAME=VALUE,VALUE with a name in lower-case letters")
         if name in matrix:
-            raise _refused(f"--matrix gives {name} twice; write all its values in one, separated by commas")
+            raise _refused(
+                f"--matrix gives {name} twice; write all its values in one --matrix, separated by commas"
+            )
         matrix[name] = [text.strip()] if search and ".." in text else _values(name, text)
     return matrix
 
@@ -44,7 +46,9 @@ def parse_objective(text: str | None) -> Objective:
 
 
 def checked(matrix: Mapping[str, Sequence[object]]) -> dict[str, list[str]]:
-    """Return a matrix from Python as texts. Raises UsageError as `parse_matrix` does."""
+    """Return a matrix from a call in Python, with its values as strings. Raises UsageError as `parse_matrix`
+    does.
+    """
     for name, values in matrix.items():
         if not re.fullmatch(PARAMETER_PATTERN, name) or isinstance(values, str):
             raise _refused(f"The matrix has {name}={values!r}, not a parameter's name and a list of values")
@@ -86,7 +90,9 @@ def _values(name: str, text: str) -> list[str]:
                 raise _refused(f"--matrix {name}={part}: a range of more than {MOST_POINTS} values")
             values += map(str, range(first, last + 1) if first <= last else range(first, last - 1, -1))
         elif ".." in part:
-            raise _refused(f"--matrix {name}={part} is no range of whole numbers; --search takes any range")
+            raise _refused(
+                f"--matrix {name}={part} is not a range of whole numbers; --search takes any range"
+            )
         else:
             values.append(part.strip())
     return _distinct(name, values)
@@ -97,7 +103,7 @@ def _distinct(name: str, values: list[str]) -> list[str]:
         raise _refused(f"--matrix {name} has an empty value")
     twice = next((value for value, count in Counter(values).items() if count > 1), None)
     if twice is not None:
-        raise _refused(f"--matrix {name} has {twice} twice; it would be one run")
+        raise _refused(f"--matrix {name} has {twice} twice; both would be the same run")
     return values
 
 

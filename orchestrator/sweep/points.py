@@ -1,4 +1,4 @@
-"""The points of a sweep: which runs there are to be, and under which ids."""
+"""The points of a sweep: one run for each combination of parameter values, and its id."""
 
 from __future__ import annotations
 
@@ -22,8 +22,8 @@ _DIGITS = 10
 
 @dataclass(frozen=True)
 class Ids:
-    """Makes the ids of a sweep's runs: the profile's name, and a digest of profile, code, data, lock and
-    parameters. A repeated call finds its runs, and a changed project makes new ones.
+    """Creates the ids of a sweep's runs: the profile's name, and a digest of profile, code, data, lock and
+    parameters. So a repeated call finds its runs, and a changed project gets new ones.
     """
 
     name: str
@@ -48,8 +48,8 @@ def planned(
     objective: Objective,
     search: int | None = None,
 ) -> Sweep:
-    """Return the sweep, with nothing started. `search`: how many points are chosen one after the other; there
-    is none yet. Raises UsageError.
+    """Return the new sweep; nothing is started. `search`: the number of points that the search will choose,
+    one after the other. Raises UsageError.
     """
     require_used(matrix, unfilled(profile.train.command), set(profile.train.params))
     points = () if search else tuple(Point(ids.of(each), each) for each in combinations(matrix))
@@ -75,8 +75,8 @@ def overrides_of(params: Mapping[str, str]) -> tuple[str, ...]:
 
 
 def _inputs(project: Project, profile: Profile, overrides: Sequence[str]) -> list[str]:
-    """Return digests of what all points have in common. Data that `prepare` makes, or that are in a bucket,
-    are left out: the record of each run has them.
+    """Return digests of the inputs that all points have in common. Data that `prepare` makes, or that are in
+    a bucket, are left out: the record of each run has them.
     """
     code = sync.scan(profile.code.path, ignore=code_ignored(profile), cache=project.cache).manifest
     data = [

@@ -1,4 +1,4 @@
-"""A point that a worker of a Dask cluster trains, in another process and perhaps on another computer.
+"""Train a point in a worker of a Dask cluster: another process, perhaps on another computer.
 
 The worker needs orch, and the project's folder at the same path.
 """
@@ -19,8 +19,8 @@ from orchestrator.sweep.training import Done, Trainer
 
 @dataclass(frozen=True)
 class Remote:
-    """What a worker needs to know of a sweep. `agreed`: US dollars per hour of a machine; no dearer one is
-    rented. `words`: the command that repeats the sweep.
+    """The facts of a sweep that a worker needs. `agreed`: approved US dollars per hour of a machine; no more
+    expensive one is rented. `words`: the command that repeats the sweep.
     """
 
     root: str

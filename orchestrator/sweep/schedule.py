@@ -1,4 +1,4 @@
-"""Dask schedules: each point once, on the first machine that is free.
+"""Schedule points with Dask: each one once, on the first free machine.
 
 By default its scheduler and workers, one thread for each machine, are in this process and exchange their
 messages in memory. With an address, they are those of a cluster.
@@ -26,18 +26,18 @@ from orchestrator.sweep.training import Done
 Work = Callable[[int, Point], Done]
 
 _MACHINE = "machine"
-"""The resource that each worker has one of, and each point needs."""
+"""The Dask resource: each worker has one, each point needs one."""
 _NO_PAGES: dict[str, list[str]] = {
     "distributed.scheduler.http.routes": [],
     "distributed.worker.http.routes": [],
 }
 _HERE = {"dashboard": False, "dashboard_address": "127.0.0.1:0"}
-"""Dask always opens a port for its status pages: one that nobody else reaches, and without a page."""
+"""Dask always opens a port for its status pages: this one is local only, and without pages."""
 _ANSWER = "15s"
 
 
 class Schedule:
-    """Gives points to machines. `submit` makes Dask train a point on the machine of a number."""
+    """Assigns points to machines. `submit(number, point)`: let Dask train the point on that machine."""
 
     def __init__(self, client: Client, submit: Callable[[int, Point], Any], machines: int) -> None:
         self._client, self._submit = client, submit
@@ -47,11 +47,10 @@ class Schedule:
         self._waiting: Iterator[Point] = iter(())
 
     def each(self, points: Iterable[Point], bound: Sequence[tuple[Point, int]]) -> Iterator[Done]:
-        """Yield what became of each point, as they end. `points` is asked for one when a machine is free.
-
-        `bound`: points whose runs go on already, with their machines. If a machine cannot do a point, another
-        one gets it, and that machine gets no more. If it was the last one, the point is yielded with the
-        error, and no further points are started.
+        """Yield the result of each point, in the order in which they end. `points`: its next one is taken
+        when a machine is free. `bound`: points whose runs are active already, with their machines. If a
+        machine fails for a point, another machine gets the point, and the failed one gets no more. If it was
+        the last one, the point is yielded with the error, and no further points are started.
         """
         self._waiting = iter(points)
         going_on = [self._start(number, point) for point, number in bound]
@@ -68,7 +67,7 @@ class Schedule:
             ends.update(self._next())
 
     def stop(self) -> None:
-        """Start no further points; those that run are still yielded."""
+        """Start no further points; results of active ones are still yielded."""
         self._waiting = iter(())
 
     def _result(self, future: Any) -> Done:
@@ -119,13 +118,16 @@ def _here(number: int, point: Point) -> Done:
 
 @contextmanager
 def schedule_here(machines: int, work: Work, scratch: Path, *, more: int = 0) -> Iterator[Schedule]:
-    """Start Dask with a worker for each machine, and `more` for runs of other machines that are to end.
+    """Start Dask with a worker for each machine, and `more` for active runs on other machines, which are
+    followed to their ends.
 
-    `scratch`: a folder for the workers' files. An interrupt leaves the block at once: what the machines do
-    goes on without this process.
+    `scratch`: a folder for the workers' files. An interrupt leaves the block at once: runs on machines
+    continue without this process.
     """
     own = {"resources": {_MACHINE: 1}, "nthreads": 1, "memory_limit": None, "work": work}
-    global_manager._ip = "127.0.0.1"  # otherwise it looks for a route to 8.8.8.8, and warns if there is none
+    global_manager._ip = (
+        "127.0.0.1"  # otherwise Dask looks for a route to 8.8.8.8, and warns if there is none
+    )
     with dask.config.set({**_NO_PAGES, "temporary-directory": str(scratch)}):
         cluster = SpecCluster(  # type: ignore[no-untyped-call]
             workers={n: {"cls": _Trains, "options": {**own, **_HERE}} for n in range(machines + more)},

@@ -1,4 +1,6 @@
-"""Optuna chooses the points: `--search optuna:30` tries 30, each after what the earlier ones gave."""
+"""Let Optuna choose the points: `--search optuna:30` trains 30, each chosen by the results of earlier
+ones.
+"""
 
 from __future__ import annotations
 
@@ -19,11 +21,11 @@ MOST_TRIALS = 10_000
 _FORM = re.compile(r"optuna:([1-9]\d{0,5})")
 _WHOLE = re.compile(r"-?\d+")
 _DECADES = 10.0
-"""A range of numbers above 0 whose ends are further apart is searched by orders of magnitude."""
+"""A range of numbers above 0 with a larger ratio of its ends is searched on a logarithmic scale."""
 
 
 def parse_search(text: str | None) -> int | None:
-    """Return the number of trials of `optuna:30`; None for None. Raises UsageError, also where Optuna is not
+    """Return the number of trials of `optuna:30`; None for None. Raises UsageError, also if Optuna is not
     installed.
     """
     if text is None:
@@ -43,8 +45,8 @@ def parse_search(text: str | None) -> int | None:
 
 
 class Search:
-    """A study of `trials` trials. Points that `known` holds, from an interrupted call, count as trials: those
-    with a result are told to the study, the others come first.
+    """An Optuna study of `trials` trials. Points in `known`, from an interrupted call, count as trials: the
+    study gets those with a result, the others come first.
     """
 
     def __init__(
@@ -72,8 +74,8 @@ class Search:
             )
 
     def points(self) -> Iterator[Point]:
-        """Yield the next point of the study, when a machine is free for it. A point that was tried before is
-        a trial with the same result, and is not yielded again.
+        """Yield the points of the study one after the other. If the study repeats a point, that trial gets
+        the earlier result and is not yielded again.
         """
         for _ in range(self._trials):
             trial = self._study.ask(dict(self._space))
@@ -88,7 +90,9 @@ class Search:
                 yield Point(run_id, params)
 
     def tell(self, point: Point) -> None:
-        """Tell the study what a point gave. One without the metric, or that failed, is a failed trial."""
+        """Report the result of a point to the study. A failed point, or one without the metric, is a failed
+        trial.
+        """
         metric = self._objective.of([point])
         value = point.metrics.get(metric, math.nan) if metric and point.succeeded else math.nan
         self._results[point.run_id] = value if math.isfinite(value) else None
@@ -103,7 +107,7 @@ class Search:
 
 
 def _distribution(name: str, values: Sequence[str]) -> BaseDistribution:
-    """Return what a parameter is drawn from: a range of whole numbers or of numbers, or a list of values."""
+    """Return the distribution of a parameter: a range of whole numbers or of numbers, or a list of values."""
     from optuna.distributions import CategoricalDistribution, FloatDistribution, IntDistribution
 
     if len(values) != 1 or ".." not in values[0]:
@@ -132,5 +136,5 @@ def _value(distribution: BaseDistribution, text: str) -> Any:
 
 
 def _text(value: Any) -> str:
-    """Return a value as the command gets it: with as many digits as it takes to read it back."""
+    """Return the text of a value in the command: the fewest digits that parse to the same number."""
     return repr(value) if isinstance(value, float) else str(value)

@@ -1,4 +1,6 @@
-"""The current status of a sweep, from its file, the records of its runs and the ledgers. Asks no machine."""
+"""The current status of a sweep, from its file, the records of its runs and the ledgers. No machine is
+contacted.
+"""
 
 from __future__ import annotations
 
@@ -9,14 +11,14 @@ from orchestrator.ledger import Lease
 from orchestrator.model.sweeps import Point, PointState, Sweep
 from orchestrator.runs import record_file
 from orchestrator.session.project import Project
-from orchestrator.session.turns import working_on
+from orchestrator.session.work_locks import working_on
 from orchestrator.sweep import book
 from orchestrator.sweep.machines import spent
 from orchestrator.sweep.training import ended, printed_metrics
 
 
 def status_of(project: Project, sweep: str | None) -> tuple[Sweep, bool]:
-    """Return the sweep with this id, or the last one, and whether a process carries it out.
+    """Return the sweep with this id, or the last one, and whether a process is running it.
 
     Raises UsageError.
     """

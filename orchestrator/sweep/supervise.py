@@ -1,4 +1,6 @@
-"""A sweep from its first point to its last, repeatable: what has a record is not trained again."""
+"""Run a sweep from its first point to its last. Repeatable: points with a successful record are not trained
+again.
+"""
 
 from __future__ import annotations
 
@@ -18,7 +20,7 @@ from orchestrator.model.progress import notice
 from orchestrator.model.sweeps import Point, PointState, Sweep
 from orchestrator.runs import record_file
 from orchestrator.session.project import Project
-from orchestrator.session.turns import sweeping, turn_of
+from orchestrator.session.work_locks import run_lock, sweeping
 from orchestrator.sweep import book
 from orchestrator.sweep.machines import Machines, leases_of, spent
 from orchestrator.sweep.remote import Remote
@@ -33,10 +35,10 @@ _WRITE_EVERY_S = 1.0
 
 @dataclass(frozen=True)
 class Course:
-    """How to carry out a sweep. `words`: the command that repeats it. `budget`: US dollars, after which no
-    further point is started. `search`: makes what chooses the points, from those that there are. `scheduler`:
-    the address of a Dask cluster, "" for this process. `approve`: asked about a machine that is dearer than
-    the approved price. `told`: called with the sweep after each point.
+    """The settings of a sweep. `words`: the command that repeats it. `budget`: US dollars, after which no
+    further point is started. `search`: creates the search from the existing points. `scheduler`: the address
+    of a Dask cluster, "" for this process. `approve`: called for a machine above the approved price. `told`:
+    called with the sweep after each point.
     """
 
     project: Project
@@ -74,12 +76,12 @@ def known(project: Project, sweep: Sweep) -> Sweep:
 def to_the_end(course: Course, sweep: Sweep) -> Sweep:
     """Train the points that have no successful record, delete the machines, and return the sweep.
 
-    Raises the error that stopped it, if it is not one of a point or a machine, once the machines are deleted;
-    Interrupted, with what goes on.
+    Raises the error that stopped the sweep, after the machines are deleted; errors of single points and
+    machines are not raised. Raises Interrupted, which names what is still active.
     """
     with (
         sweeping(course.project, sweep.name, course.tell),
-        turn_of(course.project, sweep.sweep, "sweep", course.tell),
+        run_lock(course.project, sweep.sweep, "sweep", course.tell),
     ):
         one = _Sweeping(course, replace(known(course.project, sweep), began_at=time.time()))
         try:
@@ -93,10 +95,12 @@ def to_the_end(course: Course, sweep: Sweep) -> Sweep:
 
 
 def _with_rest(error: OrchError, sweep: Sweep, words: str) -> OrchError:
-    """Return the error, with what there is of the sweep. Its own next step comes first."""
+    """Return the error with the state of the sweep added, and the command that continues after its own next
+    command.
+    """
     ended_ = f"{sweep.count(PointState.ENDED)} of {sweep.total} points have ended."
     error.exists = f"{ended_} {' '.join(sweep.left) or 'No machine of the sweep is left.'}"
-    again = f"{words}    # once that is settled: it continues from here"
+    again = f"{words}    # after that: it continues from here"
     if error.next_command:
         error.exists += f" To continue: {again}"
     else:
@@ -105,7 +109,7 @@ def _with_rest(error: OrchError, sweep: Sweep, words: str) -> OrchError:
 
 
 class _Sweeping:
-    """A sweep that goes on. `stopped`: the error after which no further point was started."""
+    """A running sweep. `stopped`: the error after which no further point was started."""
 
     def __init__(self, course: Course, sweep: Sweep) -> None:
         self.sweep = sweep
@@ -126,7 +130,9 @@ class _Sweeping:
                 self._take(done, given)
 
     def _scheduled(self, going_on: int) -> AbstractContextManager[Schedule]:
-        """Dask, in this process or on the cluster. `going_on`: runs that are active already."""
+        """Return the schedule, in this process or on the cluster. `going_on`: runs that are active
+        already.
+        """
         from orchestrator.sweep.schedule import schedule_here, schedule_on
 
         course, machines = self._course, self.sweep.machines
@@ -138,9 +144,7 @@ class _Sweeping:
         return schedule_on(course.scheduler, machines, remote)
 
     def _points(self, bound: set[str]) -> Iterator[Point]:
-        """Yield the points that are to be trained, within the budget. Those with a result are told to the
-        search.
-        """
+        """Yield the points to train, within the budget."""
         search, known_ = self._search, {point.run_id: point for point in self.sweep.points}
         for point in search.points() if search else known_.values():
             before = known_.get(point.run_id, point)
@@ -154,7 +158,7 @@ class _Sweeping:
             self.sweep = replace(self.sweep, drawn=True)
 
     def _is_used_up(self) -> bool:
-        """Whether the machines have cost the budget; this is reported."""
+        """Whether the machines have cost the budget. If so, report it."""
         budget = self._course.budget
         if budget is None or spent(self._course.project, self.sweep.sweep)[0] < budget:
             return False
@@ -176,7 +180,7 @@ class _Sweeping:
         self._write()
 
     def interrupted(self) -> Interrupted:
-        """Return the interrupt, with what goes on without this process."""
+        """Return Interrupted, with the runs and machines that stay active without this process."""
         self._write()
         machines = len(self._course.machines.numbers())
         words = f"{self._course.words}    # it continues from here"
@@ -185,13 +189,13 @@ class _Sweeping:
         running, hour = self.sweep.count(PointState.RUNNING), self.sweep.usd_hour or 0.0
         first = "orch cancel RUN for each, then " if running else ""
         exists = (
-            f"{running} of {counted(self.sweep.total, 'run')} and {counted(machines, 'machine')} go on, at "
-            f"${hour:.2f}/h; no further run is started. To end them: {first}orch down --all"
+            f"{running} of {counted(self.sweep.total, 'run')} and {counted(machines, 'machine')} continue, "
+            f"at ${hour:.2f}/h; no further run is started. To end them: {first}orch down --all"
         )
         return Interrupted(exists, words)
 
     def _put(self, point: Point) -> None:
-        """Note how a point stands. Called by the threads of the machines, too."""
+        """Store the new state of a point. Also called by the threads of the machines."""
         with self._lock:
             self.sweep = self.sweep.with_point(point)
 
@@ -207,7 +211,7 @@ class _Sweeping:
         self._course.told(self.sweep, done.point)
 
     def _bound(self) -> list[tuple[Point, int]]:
-        """Return the points whose runs were started and are not here yet, with their machines."""
+        """Return the points whose runs were started and not downloaded yet, with their machines."""
         points = {point.run_id: point for point in self.sweep.points}
         return [
             (points[run.run_id], number)

@@ -1,4 +1,4 @@
-"""One point of a sweep on one of its machines."""
+"""Train one point of a sweep on one of its machines."""
 
 from __future__ import annotations
 
@@ -17,26 +17,25 @@ from orchestrator.model.sweeps import Point, PointError, PointState
 from orchestrator.profile.overrides import secrets_of
 from orchestrator.runs import attempts, collect
 from orchestrator.runs.endings import reported
-from orchestrator.runs.known import profile_of
+from orchestrator.runs.find_run import profile_of
 from orchestrator.runs.pace import Printed
 from orchestrator.session.interrupts import Interrupts
 from orchestrator.session.project import Project
 from orchestrator.session.reach import MachineGone
-from orchestrator.session.turns import shared_use
+from orchestrator.session.work_locks import shared_use
 from orchestrator.sweep.machines import Machines, is_of_machine
 from orchestrator.sweep.points import overrides_of
-from orchestrator.training.attended import train_to_the_end
+from orchestrator.training.on_lease import train_with_retries
 from orchestrator.training.options import RunOptions
 
 _TAIL = 1 << 16
-"""Bytes of a run's output in which its last metrics are looked for."""
+"""Bytes at the end of a run's output in which its last metrics are searched."""
 
 
 @dataclass(frozen=True)
 class Done:
-    """What became of a point on machine `number`. `error`: why it has no end there; the point is as before.
-
-    `elsewhere`: another machine may do it.
+    """The result of a point on machine `number`. `error`: why it did not end there; then the point is
+    unchanged. `elsewhere`: another machine may train it.
     """
 
     number: int
@@ -46,9 +45,9 @@ class Done:
 
 
 class Trainer:
-    """Trains points. Several threads may call it, each for a machine of its own.
+    """Trains points. Several threads may call it, each for another machine.
 
-    `words`: the command that repeats the sweep. `started`: called when a point has its machine.
+    `words`: the command that repeats the sweep. `started`: called when the machine of a point is ready.
     """
 
     def __init__(
@@ -64,9 +63,8 @@ class Trainer:
         self._ready: set[int] = set()
 
     def train(self, number: int, point: Point) -> Done:
-        """Train a point on machine `number`, which is created if it is not there. Raises no OrchError.
-
-        A run that goes on there is followed to its end.
+        """Train a point on machine `number`, which is created if it does not exist. Raises no OrchError. An
+        active run of the point there is followed to its end.
         """
         was_ready = number in self._ready
         self._ready.discard(number)
@@ -90,7 +88,9 @@ class Trainer:
         return Done(number, point, error, elsewhere)
 
     def _trained(self, number: int, point: Point, was_ready: bool) -> Point:
-        """Return the point with its record. `was_ready`: the machine has just trained another one."""
+        """Return the point with the facts of its record. `was_ready`: the machine trained another point just
+        before.
+        """
         machines = self._machines
         tell = Labelled(machines.name(number), self._tell)
         with shared_use(machines.project, machines.name(number)):
@@ -108,7 +108,7 @@ class Trainer:
         wish = RunOptions(retry_failed=True, seen=seen, overrides=overrides, words=self._words)
         job = (project, lease, profile, point.run_id, wish, Interrupts(), None, tell, self._approve)
         with reported(project, profile, point.run_id, tell) as told:
-            return told(train_to_the_end(*job))
+            return told(train_with_retries(*job))
 
 
 def ended(project: Project, point: Point, record: RunRecord) -> Point:
@@ -129,7 +129,7 @@ def ended(project: Project, point: Point, record: RunRecord) -> Point:
 
 
 def printed_metrics(project: Project, run_id: str) -> dict[str, float]:
-    """Return the metrics that a run printed last, as far as its output is here."""
+    """Return the metrics that a run printed last, by the part of its output that is on this computer."""
     printed = Printed()
     printed.read(last_bytes(project.run(run_id) / collect.LOG, _TAIL))
     return finite(printed.metrics)

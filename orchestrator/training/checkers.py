@@ -45,9 +45,9 @@ def _outputs(session: Session, run_id: str) -> Path:
 
 @contextmanager
 def checkers_ahead(session: Session, run_id: str) -> Iterator[Checkers | None]:
-    """Yield checkers that import their framework during the run; None if that does not help.
+    """Yield checkers that import their framework during the run; None if that saves no time.
 
-    They have the lowest priority and take no scarce memory. Both end with the block.
+    They run at the lowest priority, and only with plenty of free memory. Both end with the block.
     """
     with ExitStack() as running:
         sides, imports = None, session.profile.train.check_imports

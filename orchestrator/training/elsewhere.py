@@ -26,7 +26,7 @@ from orchestrator.session import team
 from orchestrator.session.machines import serving
 from orchestrator.session.project import Project
 from orchestrator.session.reach import ending_of_machine, require_seen
-from orchestrator.session.turns import turn_of
+from orchestrator.session.work_locks import run_lock
 from orchestrator.storage import open_store
 
 _POLL_S = 10.0
@@ -79,16 +79,17 @@ def is_out_of_reach(project: Project, lease: Lease) -> bool:
 
 
 def end_out_of_reach(project: Project, lease: Lease, run_id: str, tell: Progress) -> None:
-    """Delete a machine that another computer created for this run only and that holds no results: it cannot
-    be used from here, and the call that created it is gone.
+    """Delete a machine that another computer created for this run only and that holds no results: this
+    computer cannot log in to it, and the call that created it has ended.
     """
     if lease.for_run != run_id or not is_out_of_reach(project, lease):
         return
-    with turn_of(project, run_id, "run", tell):
+    with run_lock(project, run_id, "run", tell):
         now = project.ledger(lease.id).lease()
         if now.open and not now.uncollected:
             tell.say(
-                f"{(now.machine or {}).get('id')} was created on the computer of {now.owner} and has no run"
+                f"{(now.machine or {}).get('id')} was created on the computer of {now.owner} and has no "
+                "run: deleting it"
             )
             from orchestrator.leases.down import down
 
@@ -109,8 +110,8 @@ def followed(
     stored = StoredRun(open_store(run.draft.store), run_id)
     machine = str((lease.machine or {}).get("id"))
     tell.say(
-        f"{run_id} is running on {machine}, whose key is with {lease.owner}. It is followed by what "
-        f"{_who_uploads(run.draft.store)}"
+        f"{run_id} is running on {machine}. Only {lease.owner} has the key of that machine. "
+        f"It is followed by what {_who_uploads(run.draft.store)}"
     )
     following = _Following(project, project.ledger(lease.id), run, stored, verb, output, tell)
     return raise_for_outcome(following.to_the_end(), lease.profile["path"], up=lease.up_command)
@@ -121,7 +122,7 @@ def _who_uploads(store: str) -> str:
         return f"the machine uploads to {store}, every 30 s"
     return (
         f"reaches {store}. No machine uploads there: a command that follows the run on the computer with the "
-        "key does, and what it does not fetch ends with the machine"
+        "key does, and what it does not fetch is lost with the machine"
     )
 
 
@@ -161,7 +162,7 @@ class _Following:
     def _settled(self) -> RunRecord | None:
         """Return the run's result from the store, or from another computer; None while the run is active."""
         run_id = self.run.run_id
-        with turn_of(self.project, run_id, self.verb, self.tell):
+        with run_lock(self.project, run_id, self.verb, self.tell):
             lease = self.ledger.lease()
             now = lease.runs[run_id]
             if not now.collected and self.stored.ended(now.attempt) is not None:
@@ -174,7 +175,7 @@ class _Following:
             return record_file.read(self.project.run(run_id))
 
     def _show(self, shown: int) -> int:
-        """Pass the log from byte `shown` on to `output`; returns its new end."""
+        """Pass the log from byte `shown` on to `output`; returns the log's new length in bytes."""
         log = self.project.run(self.run.run_id) / collect.LOG
         if self.output is None or not log.is_file():
             return shown

@@ -1,4 +1,6 @@
-"""One run on several machines that train one model: started together, failing together, one record."""
+"""One run on several machines that train one model: started together, ended together if one fails, with one
+record.
+"""
 
 from __future__ import annotations
 
@@ -21,16 +23,16 @@ from orchestrator.model.outcomes import ExitReason
 from orchestrator.model.progress import Labelled, Output, notice
 from orchestrator.profile import Profile
 from orchestrator.runs import attempts, record_file
-from orchestrator.runs.known import profile_of
+from orchestrator.runs.find_run import profile_of
 from orchestrator.runs.outcome import raise_for_outcome
 from orchestrator.session.interrupts import Interrupts
 from orchestrator.session.project import Project
 from orchestrator.session.session import open_session, read_lock
-from orchestrator.training.gathering import Abandoned, Compares, GangNode, Gathering
 from orchestrator.training.nodes import node_run, sum_up
 from orchestrator.training.one_run import one_run
 from orchestrator.training.options import RunOptions
 from orchestrator.training.origin import began_on, end_of, told
+from orchestrator.training.start_barrier import Abandoned, Compares, GangNode, StartBarrier
 
 _POLL_S = 0.1
 
@@ -39,15 +41,15 @@ class Gang:
     """The machines of a run. `lease`, `profile`: of the first; `name`: the run's id."""
 
     def __init__(
-        self, project: Project, lease: Lease, profile: Profile, name: str, wish: RunOptions, tell: Progress
+        self, project: Project, lease: Lease, profile: Profile, name: str, options: RunOptions, tell: Progress
     ) -> None:
-        self._project, self._profile, self._name, self._wish = project, profile, name, wish
+        self._project, self._profile, self._name, self._options = project, profile, name, options
         self._tell = tell
         self._leases = leases_of(project, lease)
         self._attempt = max(self._next_attempt(rank) for rank in range(len(self._leases)))
         addresses = joining.addresses_of(project, self._leases)
-        compares = Compares(name, wish.command(profile)) if wish.local_parity else None
-        self._gathering = Gathering(addresses, read_lock(profile), profile.stack.allow, compares)
+        compares = Compares(name, options.command(profile)) if options.local_parity else None
+        self._barrier = StartBarrier(addresses, read_lock(profile), profile.stack.allow, compares)
 
     def train(self, interrupts: Interrupts, output: Output | None) -> RunRecord:
         """Return the record of the first machine, with `nodes`.
@@ -56,13 +58,13 @@ class Gang:
         machine where it began.
         """
         others = range(1, len(self._leases))
-        first_run = functools.partial(self._run, 0, self._profile, self._wish, interrupts, output)
+        first_run = functools.partial(self._run, 0, self._profile, self._options, interrupts, output)
         begun = [Beside(first_run)]
         begun += [Beside(functools.partial(self._other, rank, output)) for rank in others]
         try:
             errors = self._wait(begun)
         finally:
-            self._gathering.abandon_unless_passed()
+            self._barrier.abandon_unless_passed()
         records = [self._record(rank) for rank in range(len(self._leases))]
         if not errors:
             first = begun[0].result()
@@ -79,22 +81,22 @@ class Gang:
         return run.attempt if run and goes_on else attempts.number_of_next(self._project, name, run)
 
     def _run(
-        self, rank: int, profile: Profile, wish: RunOptions, interrupts: Interrupts, output: Output | None
+        self, rank: int, profile: Profile, options: RunOptions, interrupts: Interrupts, output: Output | None
     ) -> RunRecord:
         """Make the attempt on one machine, or follow it there."""
         tell = Labelled(f"node {rank}", self._tell) if rank else self._tell
-        wish = replace(wish, node=GangNode(rank, self._attempt, self._gathering))
-        job = (self._project, self._leases[rank], profile, node_run(self._name, rank), wish)
+        options = replace(options, node=GangNode(rank, self._attempt, self._barrier))
+        job = (self._project, self._leases[rank], profile, node_run(self._name, rank), options)
         try:
             return one_run(*job, interrupts, output, tell)
         finally:
-            self._gathering.abandon_unless_passed()
+            self._barrier.abandon_unless_passed()
 
     def _other(self, rank: int, output: Output | None) -> RunRecord:
-        profile = profile_of(self._leases[rank], self._wish.overrides)
-        wish = replace(self._wish, local_parity=False, resume_proof=False, same_as=None)
+        profile = profile_of(self._leases[rank], self._options.overrides)
+        options = replace(self._options, local_parity=False, resume_proof=False, same_as=None)
         printed = prefixed(f"[{rank}] ", output) if output else None
-        return self._run(rank, profile, replace(wish, seen=self._record(rank)), Interrupts(), printed)
+        return self._run(rank, profile, replace(options, seen=self._record(rank)), Interrupts(), printed)
 
     # ------------------------------------------------------------ the end
 
@@ -112,7 +114,7 @@ class Gang:
                     pass
                 except Exception as error:
                     errors[rank] = error
-                    if self._gathering.passed and not isinstance(error, RunFailed):
+                    if self._barrier.passed and not isinstance(error, RunFailed):
                         raise
             failed = [rank for rank, error in errors.items() if isinstance(error, RunFailed)]
             if failed and left and not cancelled:
@@ -126,7 +128,7 @@ class Gang:
         return record_file.read(self._project.run(node_run(self._name, rank)))
 
     def _end(self, rank: int) -> float:
-        """Return when the job ended on a machine; infinity if that is not known."""
+        """Return when the job ended on a machine, Unix seconds; infinity if that is not known."""
         lease = self._project.ledger(self._leases[rank].id).lease()
         name = node_run(self._name, rank)
         return next((ran.ended for ran in lease.ran if ran.is_of(name, self._attempt)), math.inf)
@@ -150,7 +152,7 @@ class Gang:
             whole = _ended_as(whole, ended[0], f"{told(began, ended)} {output}".rstrip())
         _written(whole)
         try:
-            again, first_lease = self._wish.anew(self._profile), self._leases[0]
+            again, first_lease = self._options.anew(self._profile), self._leases[0]
             path, up = first_lease.profile["path"], first_lease.up_command
             raise_for_outcome(whole, path, again=again, up=up)
         except RunFailed as error:
@@ -164,7 +166,7 @@ class Gang:
         found: list[str] = []
         with suppress(OrchError):
             with sessions_of(self._project, self._leases[0], self._tell) as sessions:
-                found = joining.apart(sessions, self._gathering.addresses)
+                found = joining.apart(sessions, self._barrier.addresses)
             for lease in self._leases[1:] if found else ():
                 down(lease.id, folder=self._project.root, progress=self._tell)
         return "; ".join(found)

@@ -39,7 +39,9 @@ def upload_grant(session: Session, run: LeasedRun) -> Grant | None:
 
 
 def _limit(store: str, grant: Grant | None, left: float) -> str:
-    """Return a sentence on what a machine that lasts `left` seconds cannot upload by itself, if anything."""
+    """Return a sentence on what a machine with `left` seconds to its deadline cannot upload by itself; "" if
+    there is nothing.
+    """
     if grant is None and is_bucket(store):
         return (
             f"The credentials here cannot sign uploads: results reach {store} through a command that "

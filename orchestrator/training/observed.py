@@ -37,7 +37,7 @@ class Ended:
 
     @property
     def is_recorded(self) -> bool:
-        """Whether it got through the steps that were to be recorded, or to its own end before."""
+        """Whether it trained all steps that were to be recorded, or ended by itself before."""
         return self.reason in (ExitReason.OBSERVED, ExitReason.COMPLETED)
 
 
@@ -82,7 +82,7 @@ def run_observed(sides: Sequence[Observed], *, together: bool = False) -> list[E
 
 
 def _cancel(sides: Sequence[Observed], running: Sequence[Future[Ended]]) -> None:
-    """End what still runs. A machine that cannot be reached keeps its job until its own deadline."""
+    """Cancel the active jobs. A machine that cannot be reached keeps its job until its own deadline."""
     for each, side in zip(running, sides, strict=True):
         with contextlib.suppress(HostError):
             while not each.done():

@@ -25,10 +25,10 @@ from orchestrator.session.interrupts import Interrupts
 from orchestrator.session.project import Project
 from orchestrator.session.reach import ending_of_machine
 from orchestrator.session.session import Session, open_session
-from orchestrator.session.turns import Turn, after_up, turn_of
+from orchestrator.session.work_locks import WorkLock, after_up, run_lock
 from orchestrator.training import elsewhere
-from orchestrator.training.bring_home import bring_home
 from orchestrator.training.checkers import checkers_ahead
+from orchestrator.training.download import download_run
 from orchestrator.training.options import RunOptions
 from orchestrator.training.start import begin, prepared, running
 
@@ -38,17 +38,17 @@ def run_on_all(
     lease: Lease,
     profile: Profile,
     name: str,
-    wish: RunOptions,
+    options: RunOptions,
     interrupts: Interrupts,
     output: Output | None,
     tell: Progress,
 ) -> RunRecord:
     """Like `one_run`, on all machines of the profile: see Gang.train."""
     if profile.resources.nodes == 1:
-        return one_run(project, lease, profile, name, wish, interrupts, output, tell)
+        return one_run(project, lease, profile, name, options, interrupts, output, tell)
     from orchestrator.training.gang import Gang
 
-    return Gang(project, lease, profile, name, wish, tell).train(interrupts, output)
+    return Gang(project, lease, profile, name, options, tell).train(interrupts, output)
 
 
 def one_run(
@@ -56,62 +56,62 @@ def one_run(
     lease: Lease,
     profile: Profile,
     name: str,
-    wish: RunOptions,
+    options: RunOptions,
     interrupts: Interrupts,
     output: Output | None,
     tell: Progress,
 ) -> RunRecord:
     """Like `train`, after its arguments were resolved."""
-    anew = wish.anew(profile)
+    anew = options.anew(profile)
     interrupts.begun = _pending(project, lease, name)  # another call may have started it
-    if far := elsewhere.followed(project, lease, name, wish.verb, output, tell):
+    if far := elsewhere.followed(project, lease, name, options.verb, output, tell):
         return far
-    with turn_of(project, name, wish.verb, tell) as turn:
+    with run_lock(project, name, options.verb, tell) as lock:
         pending = interrupts.begun = _pending(project, lease, name)
         if not pending:
-            done = recorded(project, profile, name, wish, tell)
+            done = recorded(project, profile, name, options, tell)
             if done:
                 return done
-        require_given(lease, wish.overrides, wish.command(profile))
+        require_given(lease, options.overrides, options.command(profile))
         after_up(project, profile.name, tell)
         if not pending:
-            load(profile.path, overrides=(*lease.profile["overrides"], *wish.overrides), files=True)
+            load(profile.path, overrides=(*lease.profile["overrides"], *options.overrides), files=True)
             require_program(profile)
-            _require_space(project, lease, profile, name, wish)
-            report_once(check_project(profile, strict=wish.strict), project.state, tell)
-        with opened(project, lease, name, profile, tell, again=wish.command(profile, name)) as session:
+            _require_space(project, lease, profile, name, options)
+            report_once(check_project(profile, strict=options.strict), project.state, tell)
+        with opened(project, lease, name, profile, tell, again=options.command(profile, name)) as session:
             draft = None
             if not pending:
-                draft = prepared(session, name, wish)
-            if wish.node:
-                draft = wish.node.wait(session, name, draft)
+                draft = prepared(session, name, options)
+            if options.node:
+                draft = options.node.wait(session, name, draft)
             interrupts.begun = True
-            if not begin(session, name, draft, wish):
+            if not begin(session, name, draft, options):
                 return raise_for_outcome(
                     _lost(session, name), lease.profile["path"], again=anew, up=lease.up_command
                 )
-            turn.give_back()
-            if wish.detach and not (pending and _has_ended(session, name)):
+            lock.release()
+            if options.detach and not (pending and _has_ended(session, name)):
                 return running(session, name)
-            done = finish(session, name, output, turn)
+            done = finish(session, name, output, lock)
             done = raise_for_outcome(done, lease.profile["path"], again=anew, up=lease.up_command)
             return replace(done, started=not pending)
 
 
-def _require_space(project: Project, lease: Lease, profile: Profile, name: str, wish: RunOptions) -> None:
+def _require_space(project: Project, lease: Lease, profile: Profile, name: str, options: RunOptions) -> None:
     """Raise LocalError if the disk has no room. A detached run needs room for records only: its results can
     wait on the machine.
     """
     exists = f"Nothing was sent. The machine of {lease.id} is still running, at ${lease.price:.2f}/h."
-    again = wish.command(profile, name)
-    if wish.detach:
+    again = options.command(profile, name)
+    if options.detach:
         space.require_records(project, exists, again)
     else:
         space.require_results(project, profile, exists, again)
 
 
 def recorded(
-    project: Project, profile: Profile, run_id: str, wish: RunOptions, tell: Progress
+    project: Project, profile: Profile, run_id: str, options: RunOptions, tell: Progress
 ) -> RunRecord | None:
     """Return the record that answers the call, if no attempt has to be started; this is reported. None
     otherwise.
@@ -119,7 +119,9 @@ def recorded(
     Raises what `attempts.answering_record` does.
     """
     try:
-        done = attempts.answering_record(project, profile, run_id, retry=wish.retry_failed, seen=wish.seen)
+        done = attempts.answering_record(
+            project, profile, run_id, retry=options.retry_failed, seen=options.seen
+        )
     except RunFailed as error:
         error.exists = f"This is the result of an earlier call; nothing was started now. {error.exists}"
         error.next_command = f"orch logs {run_id}    # to retry: the same command with --retry-failed"
@@ -145,7 +147,7 @@ _OF_THE_MACHINE = (
 
 
 def other_machine(leased: Profile, wanted: Profile) -> list[str]:
-    """Return the fields of the machine in which two profiles differ."""
+    """Return the names of the profile's machine fields in which two profiles differ."""
     return [name for name in _OF_THE_MACHINE if getattr(leased, name) != getattr(wanted, name)]
 
 
@@ -207,7 +209,7 @@ def _refused_here(session: Session, lease: Lease, run_id: str, error: OSError, a
 def _pending(project: Project, lease: Lease, run_id: str) -> bool:
     """Whether the run was started and its results are on the machine only.
 
-    A run that only the machine knows does not count, because its inputs are unknown.
+    A run that only the machine has a record of does not count, because its inputs are unknown.
     """
     uncollected = project.ledger(lease.id).lease().uncollected
     return any(run.run_id == run_id and not run.found for run in uncollected)
@@ -219,18 +221,18 @@ def _has_ended(session: Session, run_id: str) -> bool:
     return state is None or state.state == "ended"
 
 
-def finish(session: Session, run_id: str, output: Output | None, turn: Turn) -> RunRecord:
+def finish(session: Session, run_id: str, output: Output | None, lock: WorkLock) -> RunRecord:
     """Follow the run, possibly beside other calls; then download it, unless another call already did."""
     with checkers_ahead(session, run_id) as ready:
         exit_ = follow.follow_to_end(session, run_id, output)
-        turn.take()
+        lock.take()
         elsewhere.bring_record(session.project, session.profile, run_id, session.progress)
         if exit_ is None:
             return _lost(session, run_id)
         here = record_file.read(session.project.run(run_id))
         if here is not None and session.ledger.lease().runs[run_id].collected:
             return is_finished(here)
-        home = follow.reconnecting(session, lambda: bring_home(session, run_id, exit_, ready=ready))
+        home = follow.reconnecting(session, lambda: download_run(session, run_id, exit_, ready=ready))
     return _lost(session, run_id) if home is None else home
 
 

@@ -16,7 +16,7 @@ if TYPE_CHECKING:
 
 
 class Node(Protocol):
-    """The machine of a run that several train together."""
+    """One machine of a run that several machines train together."""
 
     @property
     def attempt(self) -> int:
@@ -25,8 +25,8 @@ class Node(Protocol):
     def environment(self) -> Mapping[str, str]:
         """Return the variables by which the program finds the other machines."""
 
-    def proven(self, fingerprint: Fingerprint) -> None:
-        """Note what is installed there."""
+    def note_fingerprint(self, fingerprint: Fingerprint) -> None:
+        """Note the packages that are installed on this machine."""
 
     def wait(self, session: Session, run_id: str, draft: Draft | None) -> Draft | None:
         """Wait until all machines are ready to start; returns the draft, with what was compared meanwhile.
@@ -44,7 +44,7 @@ class RunOptions:
     has retried the run by itself. `same_as`: the run that is repeated; if the inputs differ, no run is
     started. `path` (of the profile), `run_id` and `lease`: as the call names them, else "". `asked`: the
     options as they were given, if the call has changed them since. `words`: the command that repeats the
-    call, if it is not `verb` with these options. `node`: the machine, if several train together.
+    call, if it is not `verb` with these options. `node`: the machine, if several machines train together.
     """
 
     local_parity: bool = False

@@ -8,8 +8,8 @@ from orchestrator.model import RunRecord
 from orchestrator.model.progress import notice
 from orchestrator.runs.outcome import complete_record
 from orchestrator.session.session import Session
-from orchestrator.session.turns import turn_of
-from orchestrator.training.bring_home import bring_home
+from orchestrator.session.work_locks import run_lock
+from orchestrator.training.download import download_run
 
 
 def latest_ended(session: Session, again: bool) -> str:
@@ -45,9 +45,9 @@ def still_running(session: Session, run_id: str, others: str = "") -> Busy:
 
 def pull_run(session: Session, run_id: str, *, again: bool = False) -> RunRecord:
     """Pull an ended run and return its record."""
-    with turn_of(session.project, run_id, "pull", session.progress):
+    with run_lock(session.project, run_id, "pull", session.progress):
         state = jobs.state(session.host, session.agent, run_id)
-        return complete_record(bring_home(session, run_id, state.exit, again=again))
+        return complete_record(download_run(session, run_id, state.exit, again=again))
 
 
 def ended_and_active(session: Session) -> tuple[tuple[str, ...], tuple[str, ...]]:

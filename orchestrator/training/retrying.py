@@ -1,4 +1,4 @@
-"""Consecutive attempts at a run within one call, until it succeeds or `retry` allows no more.
+"""Repeat attempts at a run within one call, until one succeeds or `retry` allows no more.
 
 The only state is the attempts themselves: an interrupted call is continued by the next one, which finds the
 last attempt and its number of retries.
@@ -22,7 +22,7 @@ from orchestrator.training.options import RunOptions
 
 
 @dataclass(frozen=True)
-class Course:
+class RetriedRun:
     """A run that may take several attempts.
 
     `attempt` makes one, or follows an active one. `replace_machine` provides a machine for the next one; its
@@ -39,21 +39,21 @@ class Course:
     own: bool
 
 
-def until_it_ends(course: Course, wish: RunOptions) -> RunRecord:
+def until_it_ends(course: RetriedRun, options: RunOptions) -> RunRecord:
     """Return the record of the attempt that succeeded.
 
     Raises the error of the last attempt, or of creating another machine.
     """
     while True:
         try:
-            return course.attempt(wish)
+            return course.attempt(options)
         except RunFailed as failed:
-            wish = _next(course, wish, failed)
+            options = _next(course, options, failed)
         except MachineGone as gone:
-            wish = _next_unbegun(course, wish, gone)
+            options = _next_unbegun(course, options, gone)
 
 
-def _next(course: Course, wish: RunOptions, failed: RunFailed) -> RunOptions:
+def _next(course: RetriedRun, options: RunOptions, failed: RunFailed) -> RunOptions:
     """Return the options of the next attempt, with its machine ready. Raises `failed` if none is left."""
     record, limits = failed.record, course.profile.retry
     if not isinstance(record, RunRecord):
@@ -68,20 +68,20 @@ def _next(course: Course, wish: RunOptions, failed: RunFailed) -> RunOptions:
     notice(course.tell, f"{course.run_id}: {said} Retrying (retry {count} of {most})")
     if interrupted:
         course.replace_machine(record)
-    asked = wish.asked or wish
-    return replace(wish, asked=asked, new_data=False, retry_failed=True, seen=record, retried=retried)
+    asked = options.asked or options
+    return replace(options, asked=asked, new_data=False, retry_failed=True, seen=record, retried=retried)
 
 
-def _next_unbegun(course: Course, wish: RunOptions, gone: MachineGone) -> RunOptions:
+def _next_unbegun(course: RetriedRun, options: RunOptions, gone: MachineGone) -> RunOptions:
     """Retry after the machine was lost before the job started: this is a retry without an attempt."""
     taken = gone.ending is not None and gone.ending.preempted
-    ours = course.own or taken or wish.retried != FIRST
-    more = replace(wish.retried, interruption=wish.retried.interruption + 1)
+    ours = course.own or taken or options.retried != FIRST
+    more = replace(options.retried, interruption=options.retried.interruption + 1)
     if not ours or more.interruption > course.profile.retry.interruption:
         raise gone
     notice(course.tell, f"{gone.message} Creating another machine for {course.run_id}")
     course.replace_machine(None)
-    return replace(wish, asked=wish.asked or wish, new_data=False, retried=more)
+    return replace(options, asked=options.asked or options, new_data=False, retried=more)
 
 
 def _used_up(failed: RunFailed, record: RunRecord) -> RunFailed:

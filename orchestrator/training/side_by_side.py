@@ -33,7 +33,7 @@ from orchestrator.reads.undeclared_words import declare_command, profile_lines, 
 from orchestrator.replay.confirm import Sides, confirm, imitation_of, is_confirmable, light_steps
 from orchestrator.replay.recipe import Recipe, acting_now, this_host
 from orchestrator.replay.replayer import Replayer
-from orchestrator.runs.company import naming_the_other
+from orchestrator.runs.other_runs import naming_other_run
 from orchestrator.session.session import Session
 from orchestrator.session.trees import Trees
 from orchestrator.session.watched import is_observable
@@ -44,7 +44,7 @@ _SIDES = ("here", "there")
 
 
 def compare_first_steps(
-    session: Session, local: Agent, trees: Trees, run_id: str, there_python: str, wish: RunOptions
+    session: Session, local: Agent, trees: Trees, run_id: str, there_python: str, options: RunOptions
 ) -> Verdict:
     """Run the profile's first steps on both sides at once and compare every tensor.
 
@@ -65,7 +65,7 @@ def compare_first_steps(
         mine = replace(mine, env={**mine.env, **laid.environment})
         theirs = replace(observed_job(profile, observed, there_python, run_id), trees=trees.there)
         sides = (Observed(HereHost(), local, mine), Observed(session.host, session.agent, theirs))
-        with naming_the_other(session):
+        with naming_other_run(session):
             failures = _both(sides, laid)
     for side, name in zip(sides, _SIDES, strict=True):
         fetch_recording(side, folder / name)
@@ -78,14 +78,16 @@ def compare_first_steps(
         return verdict
     said = "\n".join(failures)
     if profile.parity.on_mismatch.stops(Conclusion.NOT_COMPARED):
-        raise RunFailed(said, next_command=f"{wish.command(profile)}    # once fixed")
+        raise RunFailed(said, next_command=f"{options.command(profile)}    # once fixed")
     return replace(verdict, detail=said)
 
 
-def mismatch(session: Session, run_id: str, verdict: Mapping[str, Any], wish: RunOptions) -> ParityMismatch:
+def mismatch(
+    session: Session, run_id: str, verdict: Mapping[str, Any], options: RunOptions
+) -> ParityMismatch:
     """Return the error for a verdict (as JSON) that stops the run."""
     profile, machine = session.profile, session.machine
-    again = wish.command(profile)
+    again = options.command(profile)
     runs_on = f"{machine.id} is still running, at ${machine.price:.2f}/h."
     if verdict["undeclared"]:
         found = [Undeclared(**{**each, "path": Path(each["path"])}) for each in verdict["undeclared"]]
@@ -95,14 +97,14 @@ def mismatch(session: Session, run_id: str, verdict: Mapping[str, Any], wish: Ru
             next_command=f"{declare_command(found, profile.path)} && {again}",
         )
     if verdict["verdict"] == Conclusion.NOT_COMPARED and not is_observable(profile):
-        without = wish.command(profile, local_parity=False)
+        without = options.command(profile, local_parity=False)
         return ParityMismatch(
             f"{verdict['verdict']}: {verdict['detail']}",
             exists=runs_on,
             next_command=f"{without}    # without --local-parity, which observes only TensorFlow and Keras",
         )
     warn = f"{again} --set 'parity.on_mismatch={{{key_of(verdict['verdict'])}: warn}}'"
-    as_it_is = "" if wish.same_as else f"; or, to continue anyway: {warn}"
+    as_it_is = "" if options.same_as else f"; or, to continue anyway: {warn}"
     return ParityMismatch(
         f"{verdict['verdict']}: {verdict['detail']}",
         exists=f"{runs_on} Both recordings are in {session.project.run(run_id) / 'parity'}.",

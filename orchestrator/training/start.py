@@ -30,7 +30,7 @@ from orchestrator.model.resume import Resumed
 from orchestrator.model.stores import Grant
 from orchestrator.profile import Profile
 from orchestrator.reads.advice import advice_there, of_profile
-from orchestrator.runs import attempts, checkpoints, collect, company, follow, inputs, record_file
+from orchestrator.runs import attempts, checkpoints, collect, follow, inputs, other_runs, record_file
 from orchestrator.runs.retries import retried_next
 from orchestrator.runs.sbom import write_sbom
 from orchestrator.session import trees as trees_
@@ -44,9 +44,9 @@ from orchestrator.session.session import (
     tell_inherited,
     told,
 )
-from orchestrator.session.turns import starting
+from orchestrator.session.work_locks import starting
 from orchestrator.stack import Installed
-from orchestrator.training.bring_home import measure_duration, run_record
+from orchestrator.training.download import measure_duration, run_record
 from orchestrator.training.granted import upload_grant
 from orchestrator.training.identity import identify, require_same
 from orchestrator.training.nodes import first_run
@@ -59,7 +59,7 @@ ATTEMPT = "ORCH_ATTEMPT"
 def prepared(
     session: Session,
     run_id: str,
-    wish: RunOptions,
+    options: RunOptions,
 ) -> Draft:
     """Verify stack, data and parity; returns the draft of the run's record with its job.
 
@@ -67,24 +67,26 @@ def prepared(
     active on the machine, StackMismatch, SyncError, ParityMismatch, and UsageError where command, code, data
     or lock are not those of the run that is repeated.
     """
-    company.require_no_other_run(session, run_id, wish.parallel)
-    session.watch_idleness()  # `up` may have been interrupted before it did this
+    other_runs.require_no_other_run(session, run_id, options.parallel)
+    session.watch_idleness()  # `up` may have been interrupted before this
     session.confine()
     timings: dict[str, float] = {}
-    installed, stack = _proven(session, timings)
-    if wish.node:
-        wish.node.proven(installed.fingerprint)
+    installed, stack = _verified_stack(session, timings)
+    if options.node:
+        options.node.note_fingerprint(installed.fingerprint)
     tell_inherited(session)
-    local = local_agent(session.project) if wish.local_parity or wish.resume_proof else None
+    local = local_agent(session.project) if options.local_parity or options.resume_proof else None
     if local:
         trees_.check_targets(session.profile)
     elif found := of_profile(session.profile):
         notice(session.progress, f"Note: {advice_there(found, session.profile.path)}")
     with measure_duration(timings, "sync_s"), doing(session.progress, "Comparing code and data"):
-        trees = _sent(session, wish, proved=local is not None)
-    require_same(wish.same_as, inputs.inputs_sent(session.profile, trees, session.lock().digest))
-    now, attempt = _attempt(session, run_id, trees, wish)
-    code, request = identify(session, run_id, trees.code, wish.overrides, wish.local_parity, wish.same_as)
+        trees = _sent(session, options, proved=local is not None)
+    require_same(options.same_as, inputs.inputs_sent(session.profile, trees, session.lock().digest))
+    now, attempt = _attempt(session, run_id, trees, options)
+    code, request = identify(
+        session, run_id, trees.code, options.overrides, options.local_parity, options.same_as
+    )
     write_sbom(session.project.run(run_id), session.profile.name, session.lock(), installed.fingerprint)
     draft = Draft(
         stack,
@@ -99,17 +101,19 @@ def prepared(
         store=session.profile.store,
         request=request,
     )
-    if local and wish.local_parity:
+    if local and options.local_parity:
         from orchestrator.training import side_by_side
 
         with measure_duration(timings, "parity_s"), doing(session.progress, "Comparing the first steps"):
-            verdict = side_by_side.compare_first_steps(session, local, trees, run_id, installed.python, wish)
+            verdict = side_by_side.compare_first_steps(
+                session, local, trees, run_id, installed.python, options
+            )
         draft = replace(draft, parity=(parity := side_by_side.as_json(verdict)))
-        _refuse_mismatch(session, run_id, draft, parity, wish)
-    return _resumable(session, local, run_id, draft, timings) if local and wish.resume_proof else draft
+        _refuse_mismatch(session, run_id, draft, parity, options)
+    return _resumable(session, local, run_id, draft, timings) if local and options.resume_proof else draft
 
 
-def _proven(session: Session, timings: dict[str, float]) -> tuple[Installed, StackFacts]:
+def _verified_stack(session: Session, timings: dict[str, float]) -> tuple[Installed, StackFacts]:
     """Install and verify the stack. Raises StackMismatch for a difference that the profile does not allow."""
     with (
         measure_duration(timings, "install_s"),
@@ -145,29 +149,29 @@ def _resumable(session: Session, local: Agent, run_id: str, draft: Draft, timing
     return proved
 
 
-def _sent(session: Session, wish: RunOptions, *, proved: bool) -> trees_.Trees:
+def _sent(session: Session, options: RunOptions, *, proved: bool) -> trees_.Trees:
     """Send code and data to the machine; if `proved`, also download samples of buckets."""
     try:
-        trees = trees_.send(session, new_data=wish.new_data)
+        trees = trees_.send(session, new_data=options.new_data)
         if proved:
             trees_.mirror_samples(session)
     except NotAsPinned as refused:
-        accepts = wish.command(session.profile, new_data=True)
+        accepts = options.command(session.profile, new_data=True)
         refused.next_command = f"{accepts}    # train on the current objects from now on"
         raise
     return trees
 
 
-def begin(session: Session, run_id: str, draft: Draft | None, wish: RunOptions) -> bool:
+def begin(session: Session, run_id: str, draft: Draft | None, options: RunOptions) -> bool:
     """Record the run in the ledger and start its job. Without `draft` it is recorded, and may have started.
 
     Returns False if the machine went away. Raises Busy if another run is active on the machine, or its lease
     was ended meanwhile.
     """
-    with starting(session.project, session.ledger.lease().id, wish.verb, session.progress):
+    with starting(session.project, session.ledger.lease().id, options.verb, session.progress):
         if draft is not None:
             _require_open(session, run_id)
-            company.require_no_other_run(session, run_id, wish.parallel)
+            other_runs.require_no_other_run(session, run_id, options.parallel)
             _make_room_there(session, run_id, draft.attempt.number)
             session.ledger.record(RunStarted(run_id, draft))
         else:
@@ -175,8 +179,8 @@ def begin(session: Session, run_id: str, draft: Draft | None, wish: RunOptions) 
             if state and state.exit and state.exit.reason != ExitReason.COMPLETED:
                 return True  # it failed and is only to be pulled: what would be started now does not matter
             if state and state.state == "absent":
-                company.require_no_other_run(session, run_id, wish.parallel)
-        return _start(session, run_id, wish.node)
+                other_runs.require_no_other_run(session, run_id, options.parallel)
+        return _start(session, run_id, options.node)
 
 
 def _require_open(session: Session, run_id: str) -> None:
@@ -202,16 +206,16 @@ def running(session: Session, run_id: str) -> RunRecord:
 
 
 def _attempt(
-    session: Session, run_id: str, trees: trees_.Trees, wish: RunOptions
+    session: Session, run_id: str, trees: trees_.Trees, options: RunOptions
 ) -> tuple[inputs.Inputs, Try]:
     """Return the attempt: its number, inputs, and changes since the last one, whose files are archived."""
     project, profile = session.project, session.profile
     attempts.archive_attempt(project, run_id)
     now = inputs.inputs_sent(profile, trees, session.lock().digest)
     inputs.keep_inputs(project.run(run_id), now)
-    retried: Retried = wish.retried
+    retried: Retried = options.retried
     run = session.ledger.lease().runs.get(run_id)
-    number = wish.node.attempt if wish.node else attempts.number_of_next(project, run_id, run)
+    number = options.node.attempt if options.node else attempts.number_of_next(project, run_id, run)
     changed = attempts.changed_since(project, run_id, now)
     last = attempts.latest_attempt(project.run(run_id))
     if retried == FIRST and last is not None:  # an interrupted call may have been about to retry
@@ -271,7 +275,7 @@ def _start(session: Session, run_id: str, node: Node | None) -> bool:
         session.ledger.record(RunResumed(run_id, saved.attempt, copy.seq, copy.taken_at))
     try:
         grant = upload_grant(session, run)
-        with company.naming_the_other(session):
+        with other_runs.naming_other_run(session):
             started = follow.reconnecting(session, lambda: _begun(session, job, saved, grant))
     except Busy:
         raise
@@ -284,7 +288,9 @@ def _start(session: Session, run_id: str, node: Node | None) -> bool:
     return started is not None
 
 
-def _begun(session: Session, job: Job, saved: checkpoints.Kept | None, grant: Grant | None) -> RunState:
+def _begun(
+    session: Session, job: Job, saved: checkpoints.LocalCheckpoint | None, grant: Grant | None
+) -> RunState:
     """Start the job from the newest checkpoint of an earlier attempt, if it has not started yet."""
     train, rank = session.profile.train, session.rank
     there = jobs.state(session.host, session.agent, job.run_id) if saved else None
@@ -303,7 +309,7 @@ def _begun(session: Session, job: Job, saved: checkpoints.Kept | None, grant: Gr
     )
 
 
-def _saved(session: Session, run: LeasedRun) -> checkpoints.Kept | None:
+def _saved(session: Session, run: LeasedRun) -> checkpoints.LocalCheckpoint | None:
     """Return the newest checkpoint of an earlier attempt with the same inputs."""
     if not session.profile.train.checkpoints or run.attempt == 1:
         return None
@@ -353,7 +359,7 @@ def _refuse_undeclared(session: Session, differences: Sequence[Difference]) -> N
 
 
 def _refuse_mismatch(
-    session: Session, run_id: str, draft: Draft, parity: Mapping[str, Any], wish: RunOptions
+    session: Session, run_id: str, draft: Draft, parity: Mapping[str, Any], options: RunOptions
 ) -> None:
     if parity["verdict"] == Conclusion.IDENTICAL:
         return
@@ -362,7 +368,7 @@ def _refuse_mismatch(
         return
     from orchestrator.training import side_by_side
 
-    error = side_by_side.mismatch(session, run_id, parity, wish)
+    error = side_by_side.mismatch(session, run_id, parity, options)
     error.record = _not_started(session, run_id, draft, "Parity stopped it.")
     raise error
 

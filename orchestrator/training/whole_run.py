@@ -23,10 +23,10 @@ from orchestrator.model import Progress, RunRecord
 from orchestrator.model.outcomes import ExitReason
 from orchestrator.model.progress import Output, notice
 from orchestrator.profile import Profile
-from orchestrator.runs.known import profile_of
+from orchestrator.runs.find_run import profile_of
 from orchestrator.session.interrupts import Interrupts
 from orchestrator.session.project import Project
-from orchestrator.session.turns import exclusive_use, shared_use
+from orchestrator.session.work_locks import exclusive_use, shared_use
 
 if TYPE_CHECKING:
     from orchestrator.leases.consent import Approve
@@ -65,13 +65,13 @@ def run_to_its_end(call: WholeRun, output: Output | None) -> RunRecord:
 
 def _to_the_end(call: WholeRun, output: Output | None) -> RunRecord:
     """One attempt, or several if the profile's `retry` allows it; each attempt finds its own machine."""
-    from orchestrator.training.retrying import Course, until_it_ends
+    from orchestrator.training.retrying import RetriedRun, until_it_ends
 
     def attempt(wish: RunOptions) -> RunRecord:
         now = replace(call, wish=wish)
         return _answered(now) or _one_attempt(now, output)
 
-    course = Course(call.project, call.profile, call.run_id, attempt, lambda _: None, call.tell, own=True)
+    course = RetriedRun(call.project, call.profile, call.run_id, attempt, lambda _: None, call.tell, own=True)
     return until_it_ends(course, call.wish)
 
 

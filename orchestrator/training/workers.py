@@ -14,7 +14,7 @@ from orchestrator.model.outcomes import Conclusion
 from orchestrator.model.workers import WorkerFinding, WorkersConclusion, WorkersVerdict
 from orchestrator.parity.recording import read
 from orchestrator.parity.workers import compare_workers
-from orchestrator.runs.company import naming_the_other
+from orchestrator.runs.other_runs import naming_other_run
 from orchestrator.session.session import Session
 from orchestrator.training.observed import Observed, fetch_recording, observed_job, run_observed
 
@@ -42,7 +42,7 @@ def compare_with_one(workers: Sequence[Worker], run_id: str) -> WorkersVerdict:
     folder = first.project.run(run_id) / "parity"
     name = f"{run_id}.parity-{secrets.token_hex(3)}"
     sides = [_observed(worker, name, run_id) for worker in workers]
-    with naming_the_other(first):
+    with naming_other_run(first):
         ended = run_observed(sides, together=True)
     for rank, (side, each) in enumerate(zip(sides, ended, strict=True)):
         if each.is_recorded:

@@ -121,7 +121,7 @@ def test_ssh_open_to_the_world_is_a_warning(account: tuple[str, Any]) -> None:
     else:
         cloud.settings(disabled=[], firewalls=[NEW_NETWORK])
     (said,) = asked(name)
-    assert "lets ssh in from anywhere" in said
+    assert "admits ssh from anywhere" in said
 
 
 def test_what_cannot_be_told_stops_nothing(account: tuple[str, Any]) -> None:

@@ -146,7 +146,7 @@ class _Meddling(Silent):
         self._act = act
 
     def say(self, text: str) -> None:
-        if "comes while the run goes on" in text:
+        if "is downloaded during the run" in text:
             return
         if " links of " in text:
             self._act()

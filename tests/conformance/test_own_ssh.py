@@ -21,8 +21,8 @@ from orchestrator.errors import UsageError
 from orchestrator.leases.machine import receipt
 from orchestrator.model import Endpoint, Machine
 from orchestrator.providers.memory import MemoryProvider
-from orchestrator.session.door import Door
 from orchestrator.session.project import Project
+from orchestrator.session.ssh_access import SshAccess
 from tests.conformance import private_sshd
 from tests.conformance.private_sshd import Sshd
 from tests.unit import memory_cloud
@@ -160,7 +160,7 @@ def test_what_is_no_port_is_refused(bench: Bench, text: str) -> None:
 
 
 def test_a_proxy_is_a_line_of_shell_with_its_percent_signs_kept() -> None:
-    door = Door("10.0.0.1", 22, "me", {"HostKeyAlias": "m"}, ("tunnel", "--to", "a b", "%h"))
+    door = SshAccess("10.0.0.1", 22, "me", {"HostKeyAlias": "m"}, ("tunnel", "--to", "a b", "%h"))
     assert "    ProxyCommand tunnel --to 'a b' %%h\n" in door.entry(["m"])
     assert "ProxyCommand=tunnel --to 'a b' %%h" in door.argv()
 

@@ -55,7 +55,7 @@ def test_setup_up_train_down(account: tuple[str, Any, Project]) -> None:
     assert made["changed"]
     assert project.json("setup", cloud, "--from", HERE)["changed"] == []
     held = project.orch("up", "orch.yaml", "--yes")
-    assert "lets ssh in from anywhere" not in held.err
+    assert "admits ssh from anywhere" not in held.err
     project.orch("train")
     project.orch("down")
     assert project.json("setup", cloud, "--undo", "--yes")["changed"]

@@ -115,7 +115,7 @@ def test_an_isolated_machine_shows_no_data_while_they_come_and_fetches_them_firs
     with at(str(ipaddress.ip_network(f"{address}/30", strict=False)[1])) as url:
         monkeypatch.setenv("AWS_ENDPOINT_URL", url)
         said = project.orch("train", "--run-id", "one")
-    assert "is downloaded before the run begins, in spite of `stream: true`" in said.err
+    assert "is downloaded before the run starts, despite `stream: true`" in said.err
     assert "root may mount nothing on this machine" in said.err
     assert read_by(project, "one") == repr([("a/1.bin", b"one" * 999), ("a/ü 2.bin", b"two"), ("b.bin", b"")])
 

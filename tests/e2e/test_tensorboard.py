@@ -23,7 +23,7 @@ import orchestrator as orch
 from orchestrator.api.tensorboard import Board, tensorboard
 from orchestrator.errors import LocalError, UsageError
 from orchestrator.model import Silent
-from orchestrator.runs import meanwhile
+from orchestrator.runs import background_download
 from orchestrator.stack.tool import TENSORBOARD, python_with
 from tests.unit import here_cloud
 from tests.unit.here_cloud import HereCloud
@@ -155,7 +155,7 @@ def answers(port: int) -> bool:
 
 
 def test_what_was_written_is_kept_when_the_machine_goes(job: Job, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(meanwhile, "_SELDOM_S", 0.2)
+    monkeypatch.setattr(background_download, "_SELDOM_S", 0.2)
     job.write()
     brought = job.folder / "runs/one/events/logs/train/events.out.tfevents.1.host"
 

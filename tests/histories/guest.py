@@ -21,10 +21,10 @@ from orchestrator.ledger.draft import Draft
 from orchestrator.model import Agent, Exit, Job, NotFetched, Refused, Room, RunState
 from orchestrator.model.outcomes import ExitReason
 from orchestrator.providers.memory import MemoryProvider
-from orchestrator.runs import attempts, collect, company, follow, inputs
+from orchestrator.runs import attempts, collect, follow, inputs, other_runs
 from orchestrator.session import connect as connecting
 from orchestrator.session import session
-from orchestrator.training import bring_home, one_run
+from orchestrator.training import download, one_run
 from orchestrator.training.options import RunOptions
 
 AGENT = Agent("python3", "runtime", "base")
@@ -116,7 +116,7 @@ def place_guests(patch: pytest.MonkeyPatch, guests: Guests) -> None:
     patch.setattr(stack, "bootstrap", lambda *_, **__: AGENT)
     patch.setattr(session.Session, "watch_idleness", lambda *_, **__: None)
     patch.setattr(follow, "_PAUSE_SECONDS", (0.0, 0.0, 0.0))
-    patch.setattr(bring_home, "_model_check", lambda *_: None)
+    patch.setattr(download, "_model_check", lambda *_: None)
     patch.setattr(one_run, "prepared", _prepared)
     for module in (one_run, provision):
         patch.setattr(module, "check_project", lambda *_, **__: None)
@@ -125,7 +125,7 @@ def place_guests(patch: pytest.MonkeyPatch, guests: Guests) -> None:
 
 def _prepared(opened: session.Session, run_id: str, wish: RunOptions) -> Draft:
     """A run made ready: nothing is installed, sent or compared; its attempt is told as ever."""
-    company.require_no_other_run(opened, run_id, wish.parallel)
+    other_runs.require_no_other_run(opened, run_id, wish.parallel)
     attempts.archive_attempt(opened.project, run_id)
     now = inputs.inputs_of(opened.project, opened.profile)
     inputs.keep_inputs(opened.project.run(run_id), now)

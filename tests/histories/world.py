@@ -25,7 +25,7 @@ from orchestrator.ledger import Ledger, lines
 from orchestrator.model import LABEL_LEASE, Machine
 from orchestrator.providers.memory import MemoryProvider
 from orchestrator.session import machines as machines_
-from orchestrator.session import reach, turns
+from orchestrator.session import reach, work_locks
 from orchestrator.session.project import Project
 from tests.histories.clients import Clients, Killed, Verb
 from tests.histories.guest import Guests, place_guests
@@ -192,7 +192,7 @@ def _hurry(patch: pytest.MonkeyPatch) -> None:
     patch.setattr(machines_, "_LIST_SECONDS", 0.0)
     patch.setattr(machines_, "_GONE_LIMIT", 0.2)
     patch.setattr(machines_, "_CALL_SECONDS", 0.0)
-    patch.setattr(turns, "_GRACE_SECONDS", 0.0)
+    patch.setattr(work_locks, "_GRACE_SECONDS", 0.0)
     patch.setattr(reach, "_POLL_SECONDS", 0.0)
     patch.setattr(reach, "_TOLD_AFTER", (0.0,))
     patch.setattr(gc, "_POLL_S", 0.0)

@@ -85,7 +85,7 @@ def refusal(*overrides: str) -> str:
         ),
         ("cloud=tertius", "did you mean third?"),
         ("region=us-east-1", "'us-east-1' is no region of third; its regions look like north-1"),
-        ("zone=south-1-a", "zone 'south-1-a' lies outside region 'north-1'"),
+        ("zone=south-1-a", "zone 'south-1-a' is not in region 'north-1'"),
         ("max_duration=null", "max_duration is required on third"),
         ("cloud=any", "choose cloud: aws, gcp or third"),
         ("resources.disk=1 GiB", "the clouds' images need at least 10 GiB"),

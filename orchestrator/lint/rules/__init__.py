@@ -1,4 +1,4 @@
-"""The families of rules. Importing this room fills the registry's table, in the order of the ids."""
+"""The families of rules. Importing this package registers all rules, in the order of their ids."""
 
 from orchestrator.lint.rules import (  # noqa: I001  (in the order of the ids)
     paths,

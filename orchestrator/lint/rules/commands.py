@@ -14,25 +14,25 @@ BY_EYE = Rule(
     "versions-by-eye",
     Severity.INFO,
     "nvcc --version, pip show and the like, to compare two machines",
-    "nvcc tells of the toolkit, not of the driver or the libraries in the wheel; pip may be another "
-    "Python's.",
-    "Compare everything that is installed: a lock on both sides, read back (`orch up` does).",
+    "nvcc shows the version of the toolkit, not of the driver or the libraries in the wheel; pip may belong "
+    "to another Python.",
+    "Install from one lock on both sides, and compare the installed packages (`orch up` does both).",
 )
 FETCHED = Rule(
     "ORC812",
     "unchecked-fetch",
     Severity.WARNING,
     "wget or curl of data without a checksum",
-    "Two machines fetch at two times: other bytes under the same name.",
-    "Check it: `echo '<sha256>  file' | sha256sum -c`, or declare the file as data.",
+    "Two machines download at different times, and may get different bytes under the same name.",
+    "Verify it: `echo '<sha256>  file' | sha256sum -c`, or declare the file as data.",
 )
 EXPORTED = Rule(
     "ORC813",
     "machine-path-in-command",
     Severity.WARNING,
     "a command with a path of one computer: python train.py --data /home/ann, cp /mnt/x, %cd /content",
-    "The path is not there on the other machine.",
-    "Use relative paths, or an argument that each side gives.",
+    "The path does not exist on the other machine.",
+    "Use relative paths, or take the path from an argument.",
 )
 
 _BY_EYE = re.compile(r"(?:^|[\s;&|])(nvcc\s+(?:--version|-V)|nvidia-smi\b|pip\d*\s+(?:show|list)\b"
@@ -57,11 +57,21 @@ def check_commands(snippet: Snippet, _: Project) -> Iterator[Hit]:
         line = re.sub(r"(^|\s)#.*", "", line)
         for found in _BY_EYE.finditer(line):
             if snippet.fragment:
-                yield text_hit(BY_EYE, snippet, number, found.start(1), f"{found[1]} compares by eye")
+                yield text_hit(
+                    BY_EYE,
+                    snippet,
+                    number,
+                    found.start(1),
+                    f"{found[1]} does not compare two machines reliably",
+                )
         for found in _FETCH.finditer(line):
             if not checked and not re.search(r"\|\s*(sudo\s+)?(ba)?sh\b", line):
                 yield text_hit(
-                    FETCHED, snippet, number, found.start(1), f"{found[1][:60]} is taken as it comes"
+                    FETCHED,
+                    snippet,
+                    number,
+                    found.start(1),
+                    f"{found[1][:60]} is downloaded without a checksum",
                 )
         for call in _CALL.finditer(line) if snippet.language == "shell" else ():
             for path in _PATH.finditer(call[0]):

@@ -17,33 +17,33 @@ LITERAL = Rule(
     "literal-device",
     Severity.WARNING,
     "a GPU or TPU by its number: tf.device('/GPU:0')",
-    "Without that device TensorFlow computes on the CPU and says nothing, or fails: other time, "
-    "other rounding.",
-    "Leave the placement to TensorFlow, or take the device from an argument and check that it is there.",
+    "Without that device TensorFlow fails, or computes on the CPU without a message: slower, and with other "
+    "rounding.",
+    "Leave the placement to TensorFlow, or take the device from an argument and check that it exists.",
 )
 PINNED_CPU = Rule(
     "ORC202",
     "cpu-device",
     Severity.INFO,
     "operations placed on the CPU by name",
-    "On a machine with a GPU these run elsewhere than the rest: slower, and rounded differently from "
-    "the rest.",
+    "On a machine with a GPU, only these run on the CPU: slower, and with other rounding than the rest.",
     "Leave the placement to TensorFlow, or hide the GPUs on both sides.",
 )
 UNGUARDED = Rule(
     "ORC203",
     "unguarded-device-index",
     Severity.ERROR,
-    "an element of list_physical_devices() taken without a look at how many there are",
+    "an element of list_physical_devices() is used without checking the length",
     "IndexError on a machine without that device.",
-    "Loop over the list, or test it first and say what is missing.",
+    "Loop over the list, or test it first and report what is missing.",
 )
 NO_GROWTH = Rule(
     "ORC204",
     "no-memory-growth",
     Severity.WARNING,
-    "GPUs are configured or used, and nothing says how their memory is taken",
-    "TensorFlow takes the whole memory of every GPU: beside another process the run ends out of memory.",
+    "GPUs are configured or used, but memory growth is not set",
+    "TensorFlow reserves all memory of every GPU: if another process uses the GPU, the run fails with out "
+    "of memory.",
     "Call tf.config.experimental.set_memory_growth(gpu, True) for every GPU, before anything uses one.",
 )
 PARTIAL_GROWTH = Rule(
@@ -58,16 +58,17 @@ SILENT_CPU = Rule(
     "ORC206",
     "silent-cpu-fallback",
     Severity.WARNING,
-    "a GPU is expected, and without one the program goes on",
-    "Where driver or package do not fit, the CPU computes: many times slower, rounded differently, no error.",
-    "Stop where the GPU that you asked for is not listed: `if not gpus: raise SystemExit('no GPU')`.",
+    "a GPU is expected, but the program continues without one",
+    "If driver or package do not fit, the CPU computes: many times slower, with other rounding, without an "
+    "error.",
+    "Stop if no GPU is listed: `if not gpus: raise SystemExit('no GPU')`.",
 )
 VISIBLE = Rule(
     "ORC207",
     "fixed-visible-devices",
     Severity.WARNING,
-    "CUDA_VISIBLE_DEVICES (or its like) set in the code",
-    "It hides GPUs, or names one that another machine does not have: the CPU computes then.",
+    "CUDA_VISIBLE_DEVICES (or a similar variable) set in the code",
+    "It hides GPUs, or names one that another machine does not have: then the CPU computes.",
     "Set it outside: train.env in the profile, or the shell.",
 )
 PLACEMENT = Rule(
@@ -75,7 +76,7 @@ PLACEMENT = Rule(
     "hard-placement",
     Severity.WARNING,
     "soft device placement switched off",
-    "An operation that a device lacks is an error there, and runs on the machine that has it.",
+    "An operation without an implementation for the device is an error on that machine only.",
     "Leave soft placement on.",
 )
 REPLICAS = Rule(
@@ -83,8 +84,9 @@ REPLICAS = Rule(
     "batch-ignores-replicas",
     Severity.INFO,
     "a distribution strategy, and batch sizes that do not follow its number of replicas",
-    "A machine with more GPUs divides the same batch: other batches for each replica, another training.",
-    "Hold the whole batch fixed, and say what each replica takes: batch // strategy.num_replicas_in_sync.",
+    "A machine with more GPUs divides the same batch differently: each replica gets other batches, and the "
+    "training differs.",
+    "Keep the global batch size constant, and give each replica batch // strategy.num_replicas_in_sync.",
 )
 
 _DEVICE = re.compile(
@@ -140,7 +142,7 @@ def check_index(program: Program, _: Project) -> Iterator[Hit]:
             if not _takes_one(module, node):
                 continue
             if not _guarded(module, node):
-                message = f"{source(node)[:60]} is an error where there is none"
+                message = f"{source(node)[:60]} is an error on a machine without such a device"
                 yield hit(UNGUARDED, module.snippet, node, message)
 
     for module, call in program.calls("tensorflow.config.set_memory_growth"):
@@ -170,7 +172,7 @@ def check_growth(program: Program, _: Project) -> Iterator[Hit]:
         return
     used = [*_listed(program), *_placed(program), *program.calls("tensorflow.config.set_visible_devices")]
     for module, call in used[:1]:
-        yield hit(NO_GROWTH, module.snippet, call, "GPUs are used, and memory growth is set nowhere")
+        yield hit(NO_GROWTH, module.snippet, call, "GPUs are used, but memory growth is not set")
 
 
 @program_check(SILENT_CPU)
@@ -181,22 +183,20 @@ def check_fallback(program: Program, project: Project) -> Iterator[Hit]:
     branched = [(module, node) for module, call in listed for node in _branches(module, call)]
     if branched:
         module, node = branched[0]
-        yield hit(SILENT_CPU, module.snippet, node, "without a GPU the program goes on, on the CPU")
+        yield hit(SILENT_CPU, module.snippet, node, "without a GPU the program continues on the CPU")
     elif (asked := _asked(program)) is not None:
         module, node = asked
-        yield hit(SILENT_CPU, module.snippet, node, "without the device the program goes on, on another one")
+        yield hit(SILENT_CPU, module.snippet, node, "without the device the program continues on another one")
     elif not listed and _placed(program):
         module, call = _placed(program)[0]
-        yield hit(
-            SILENT_CPU, module.snippet, call, "a GPU is asked for, and nothing checks that there is one"
-        )
+        yield hit(SILENT_CPU, module.snippet, call, "a GPU is used, but nothing checks that there is one")
     elif project.gpu and program.training:
         module, call = program.training[0]
         yield hit(
             SILENT_CPU,
             module.snippet,
             call,
-            "the profile asks for a GPU, and nothing here checks that it is used",
+            "the profile asks for a GPU, but nothing here checks that it is used",
         )
 
 

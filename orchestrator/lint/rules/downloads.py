@@ -1,4 +1,4 @@
-"""ORC521: data, models and weights that are downloaded when the run needs them."""
+"""ORC521: data, models and weights that are downloaded during the run."""
 
 from __future__ import annotations
 
@@ -16,8 +16,8 @@ UNCHECKED = Rule(
     "unchecked-download",
     Severity.WARNING,
     "a download at run time without a checksum or a fixed revision",
-    "Two machines fetch at two times: other bytes, or an old copy from a cache, or no network at all.",
-    "Give file_hash= (or revision=), or fetch once and declare the file as data.",
+    "Two machines download at different times: other bytes, an old copy from a cache, or no network.",
+    "Give file_hash= (or revision=), or download the file once and declare it as data.",
 )
 
 _FETCH = frozenset(
@@ -59,28 +59,28 @@ def _unchecked(module: Module, call: ast.Call) -> str:
     name = module.called(call)
     if name == "os.system" or name.startswith("subprocess."):
         found = _BY_COMMAND.search(_command(module, call))
-        return f"{found[1]} takes whatever is there" if found else ""
+        return f"{found[1]} downloads whatever the server has" if found else ""
     if name == "keras.utils.get_file":
         given = [argument(call, -1, each) for each in ("file_hash", "md5_hash")]
         if not unclear(call) and all(each is None or is_none(each) for each in given):
-            return "get_file without file_hash takes whatever is there, or in ~/.keras"
+            return "get_file without file_hash accepts any content from the server or ~/.keras"
     elif name == "urllib.request.urlopen" and _sends(module, call):
         return ""
     elif name in _FETCH or (name in _REQUESTS and _stored(module, call)):
-        return f"{name} takes whatever is there"
+        return f"{name} downloads whatever the server has"
     elif _WITH_URL.match(name) and any(_URL.match(text) for text in texts(module, argument(call, 0))):
         return f"{name} reads from the network at run time"
     elif name == "tensorflow_datasets.load":
         given_names = texts(module, argument(call, 0, "name"))
         if given_names and not any(re.search(r":\d", text) for text in given_names):
-            return "tfds.load without a version takes the newest one: write 'name:1.0.0'"
+            return "tfds.load without a version uses the newest one: write 'name:1.0.0'"
     elif (
         name.startswith(("transformers.", "datasets."))
         and name.endswith((".from_pretrained", ".load_dataset"))
         and argument(call, -1, "revision") is None
         and not unclear(call)
     ):
-        return f"{name.rpartition('.')[2]} without revision= takes the newest one"
+        return f"{name.rpartition('.')[2]} without revision= uses the newest one"
     return ""
 
 

@@ -16,7 +16,7 @@ LATE = Rule(
     "late-determinism",
     Severity.WARNING,
     "TF_DETERMINISTIC_OPS set after TensorFlow is imported",
-    "TensorFlow reads it once, when it first asks: set later it may do nothing, and nothing tells.",
+    "TensorFlow reads it once, at the first use: set later, it may have no effect, without a message.",
     "Call tf.config.experimental.enable_op_determinism(), or set the variable before the import.",
 )
 LATE_VARIABLE = Rule(
@@ -24,7 +24,8 @@ LATE_VARIABLE = Rule(
     "late-variable",
     Severity.WARNING,
     "a variable of TensorFlow, XLA, oneDNN, OpenMP or CUDA set after the import",
-    "The library was loaded under the old value: here the shell may set it, there nobody does.",
+    "The library has already read the old value, which may come from your shell and be missing on another "
+    "machine.",
     "Set it before the first import, or under train.env in the profile.",
 )
 HASH_SEED = Rule(
@@ -32,8 +33,8 @@ HASH_SEED = Rule(
     "hashseed-at-run-time",
     Severity.WARNING,
     "PYTHONHASHSEED set by the program itself",
-    "Python reads it before the program begins: sets of texts stay in an order of chance.",
-    "Set it outside (train.env), and sort what comes from sets.",
+    "Python reads it before the program starts: the order of sets of strings stays random.",
+    "Set it outside (train.env), and sort values from sets.",
 )
 
 _DETERMINISM = {"TF_DETERMINISTIC_OPS", "TF_CUDNN_DETERMINISTIC"}
@@ -44,7 +45,7 @@ _READ_AT_IMPORT = re.compile(
 _LIBRARIES = ("tensorflow", "keras", "tf_keras")
 _NUMPY_READS = re.compile(r"(OMP|MKL|OPENBLAS|KMP)_\w+$")
 _NUMPYS = (*_LIBRARIES, "numpy", "scipy", "sklearn", "pandas")
-"""Libraries that load a BLAS with its threads."""
+"""Libraries that load a BLAS library, which starts threads."""
 
 
 @program_check(LATE, LATE_VARIABLE, HASH_SEED)

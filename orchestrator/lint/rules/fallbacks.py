@@ -16,7 +16,7 @@ MOCK = Rule(
     "ORC511",
     "mock-data-fallback",
     Severity.ERROR,
-    "random data take the place of data that are not there",
+    "random data replace missing data",
     "A machine without the files trains on noise, and reports success.",
     "Stop where the data are missing: raise FileNotFoundError with the path.",
 )
@@ -24,25 +24,25 @@ LAZY = Rule(
     "ORC512",
     "try-around-lazy-dataset",
     Severity.WARNING,
-    "try … except around the making of a tf.data pipeline",
-    "A dataset opens its files when it is iterated: the except never sees a missing file, the training does.",
+    "try … except around the creation of a tf.data pipeline",
+    "A dataset opens its files when it is iterated: a missing file raises in the training, not in this try.",
     "Check that the files exist first, and let the error stop the run.",
 )
 SWALLOWED = Rule(
     "ORC513",
     "swallowed-error",
     Severity.WARNING,
-    "an except that takes every error, and goes on",
-    "The run fails on the other machine and ends with exit code 0; what is left looks like a result.",
-    "Catch the one error that you expect, and raise the others again.",
+    "an except that catches every error, and continues",
+    "The run fails on the other machine but ends with exit code 0, so its output looks like a result.",
+    "Catch only the error that you expect.",
 )
 PRESENCE = Rule(
     "ORC514",
     "data-by-presence",
     Severity.WARNING,
-    "what is trained on, or loaded, hangs on whether a file exists",
-    "The other machine has other files: it trains on something else, without an error.",
-    "Name the data by an argument, and stop where they are missing.",
+    "the data or model that is used depends on whether a file exists",
+    "The other machine has other files, and trains on other data, without an error.",
+    "Name the data by an argument, and stop if they are missing.",
 )
 
 _EXISTS = {
@@ -95,18 +95,18 @@ def check_presence(module: Module) -> Iterator[Hit]:
             yield from _branch(module, node, asked)
         elif isinstance(node, ast.If) and (asked := _asks_what_was_read(module, node.test)):
             if any(asked in _given(s) and _makes_random(module, [s]) for s in node.body):
-                yield hit(
-                    MOCK, module.snippet, node, f"where {asked} could not be read, random data are used"
-                )
+                yield hit(MOCK, module.snippet, node, f"if {asked} could not be read, random data are used")
         elif isinstance(node, ast.IfExp) and _asks_presence(module, node.test):
             if _makes_random(module, [node.body]) or _makes_random(module, [node.orelse]):
-                yield hit(MOCK, module.snippet, node, "random data where the file is missing")
+                yield hit(MOCK, module.snippet, node, "random data are used if the file is missing")
             elif all(_texts_alone(module, way) or _reads(module, way) for way in (node.body, node.orelse)):
-                yield hit(PRESENCE, module.snippet, node, "what is read hangs on whether a file exists")
+                yield hit(
+                    PRESENCE, module.snippet, node, "the data that are read depend on whether a file exists"
+                )
         elif isinstance(node, ast.Try):
             for handler in node.handlers:
                 if _replaces(module, node, handler):
-                    yield hit(MOCK, module.snippet, handler, "made-up data where reading failed")
+                    yield hit(MOCK, module.snippet, handler, "invented data are used if reading failed")
 
 
 def _texts_alone(module: Module, node: ast.AST) -> bool:
@@ -119,7 +119,7 @@ def _reads(module: Module, node: ast.AST) -> bool:
 
 
 def _replaces(module: Module, node: ast.Try, handler: ast.ExceptHandler) -> bool:
-    """Whether a handler, or the code after one that does nothing, invents what the try should have read."""
+    """Whether a handler, or the code after an empty one, invents the data that the try should have read."""
     if _makes_random(module, handler.body):
         return not _makes_random(module, node.body)  # not if the try drew random data itself
     if all(isinstance(each, ast.Pass) for each in handler.body):
@@ -154,13 +154,13 @@ def _branch(module: Module, node: ast.If, asked: str) -> Iterator[Hit]:
     if _prepares(module, node):
         return
     if _makes_random(module, other) or _makes_random(module, node.body):
-        yield hit(MOCK, module.snippet, node, f"where {asked} is missing, random data are used")
+        yield hit(MOCK, module.snippet, node, f"if {asked} is missing, random data are used")
     elif node.orelse and (_blanks(module, node.body, node.orelse) or _blanks(module, node.orelse, node.body)):
-        yield hit(MOCK, module.snippet, node, f"where {asked} is missing, made-up data are used")
+        yield hit(MOCK, module.snippet, node, f"if {asked} is missing, invented data are used")
     elif node.orelse and _works(module, node.body) and _works(module, node.orelse):
-        yield hit(PRESENCE, module.snippet, node, f"what is used hangs on whether {asked} exists")
+        yield hit(PRESENCE, module.snippet, node, f"the data that are used depend on whether {asked} exists")
     if _trains(node.body) and _trains(node.orelse):
-        yield hit(PRESENCE, module.snippet, node, f"what is trained on hangs on whether {asked} exists")
+        yield hit(PRESENCE, module.snippet, node, f"the training data depend on whether {asked} exists")
 
 
 def _last_name(call: ast.Call) -> str:
@@ -168,7 +168,7 @@ def _last_name(call: ast.Call) -> str:
 
 
 def _prepares(module: Module, node: ast.If) -> bool:
-    """Whether every machine creates the same file, with a seed: `if not place.exists():
+    """Whether the code creates the missing file, the same on every machine: `if not place.exists():
     place.write_bytes(…)`.
     """
     if node.orelse or _leaves(node.body):
@@ -181,7 +181,7 @@ def _prepares(module: Module, node: ast.If) -> bool:
 
 
 def _asks_presence(module: Module, test: ast.AST) -> str:
-    """Return what a condition looks for on the disk; "" if nothing."""
+    """Return the file whose existence a condition tests; "" if it tests none."""
     for name in (node for node in ast.walk(test) if isinstance(node, ast.Name)):
         held = module.value(name)
         held = held.args[0] if module.called(held) in ("sorted", "list") and held.args else held  # type: ignore[union-attr]
@@ -278,9 +278,9 @@ def check_suppressed(module: Module) -> Iterator[Hit]:
     for call in module.calls:
         name = module.called(call)
         if name == "contextlib.suppress" and any(module.dotted(kind) in _BROAD for kind in call.args):
-            yield hit(SWALLOWED, module.snippet, call, "every error is suppressed, and the program goes on")
+            yield hit(SWALLOWED, module.snippet, call, "every error is suppressed, and the program continues")
         elif _ignores_errors(module, call):
-            message = "records that cannot be read are left out without a word"
+            message = "records that cannot be read are skipped without a message"
             yield hit(SWALLOWED, module.snippet, call, message)
 
 
@@ -298,7 +298,9 @@ def check_try(module: Module) -> Iterator[Hit]:
             continue
         lazy = next((c for s in node.body for c in calls_in(s) if _lazy(module, c)), None)
         if lazy is not None and not _iterates(node.body):
-            yield hit(LAZY, module.snippet, lazy, "this opens no file yet, so the except sees no missing one")
+            yield hit(
+                LAZY, module.snippet, lazy, "this opens no file yet, so a missing file is not caught here"
+            )
         for handler in node.handlers:
             if (
                 (_bare(handler) or _matters(module, node.body))
@@ -312,7 +314,7 @@ def check_try(module: Module) -> Iterator[Hit]:
                     if handler.type
                     else ""
                 )
-                yield hit(SWALLOWED, module.snippet, handler, f"{what} is caught, and the program goes on")
+                yield hit(SWALLOWED, module.snippet, handler, f"{what} is caught, and the program continues")
 
 
 def _lazy(module: Module, call: ast.Call) -> bool:

@@ -1,4 +1,4 @@
-"""ORC409-410: numbers that are taken from the machine."""
+"""ORC409-410: numbers that depend on the machine."""
 
 from __future__ import annotations
 
@@ -16,7 +16,7 @@ SIZE = Rule(
     "host-dependent-size",
     Severity.WARNING,
     "batch size, epochs, steps, buffer or cycle length from the machine's cores, memory or devices",
-    "Another machine trains with other batches or for another time: another model.",
+    "Another machine trains with other batches or for another number of steps: the model differs.",
     "Use a constant, or take it from an argument that both sides get.",
 )
 THREADS = Rule(
@@ -24,8 +24,8 @@ THREADS = Rule(
     "host-dependent-threads",
     Severity.WARNING,
     "threads or workers from the machine's number of cores",
-    "Intra-op threads decide how sums are divided: gradients differ in the last bits. Workers change "
-    "time only.",
+    "The number of intra-op threads changes the order of sums: gradients differ in the last bits. Workers "
+    "change the duration only.",
     "Use a constant, equal on both sides.",
 )
 
@@ -119,11 +119,11 @@ def _positional(module: Module, call: ast.Call) -> Iterator[Hit]:
     method = call.func.attr if isinstance(call.func, ast.Attribute) else ""
     direct = [each for each in call.args if not (isinstance(each, ast.Name) and _SIZES.search(each.id))]
     if method in _METHODS and any(_host(module, each) for each in direct):
-        yield hit(SIZE, module.snippet, call, f"{method} takes a number of the machine")
+        yield hit(SIZE, module.snippet, call, f"{method} gets a number that depends on the machine")
 
 
 def _judged(module: Module, value: ast.AST, name: str, node: ast.AST) -> Iterator[Hit]:
-    """Find a value of the machine under a name that says what it decides."""
+    """Find a machine-dependent value that is assigned to a name such as batch_size."""
     found = _host(module, value)
     if not found:
         return

@@ -23,8 +23,7 @@ COMPAT = Rule(
     "tf1-behavior",
     Severity.WARNING,
     "tf.compat.v1, or TensorFlow 2's behaviour switched off",
-    "Sessions and graphs have seeds, weights and files of their own: checkpoints do not fit the "
-    "other side's.",
+    "Sessions and graphs have separate seeds, weights and files: checkpoints do not fit TensorFlow 2 code.",
     "Move to Keras and tf.function, or keep the same switch on both sides.",
 )
 ACTIVATION = Rule(
@@ -32,7 +31,7 @@ ACTIVATION = Rule(
     "tf-nn-activation",
     Severity.INFO,
     "tf.nn.relu and the like as a Keras activation, as TensorFlow 1 wrote it",
-    "It marks code of another version: models and weights saved by it may not load beside the newer form.",
+    "Such code is from an older version; its saved models and weights may not load with newer code.",
     "Write the name: activation='relu', in every definition of the model.",
 )
 
@@ -137,13 +136,13 @@ def check_tf1(module: Module) -> Iterator[Hit]:
         return
     for node in module.nodes:
         if isinstance(node, ast.Call) and isinstance(node.func, ast.Attribute) and node.func.attr in _METHODS:
-            yield hit(REMOVED, module.snippet, node, f"{node.func.attr} is gone since TensorFlow 2")
+            yield hit(REMOVED, module.snippet, node, f"{node.func.attr} was removed in TensorFlow 2")
             continue
         if isinstance(node, ast.ImportFrom) and node.module:
             yield from _imported(module, node)
             if node.module.startswith("tensorflow.compat.v1") and not compat:
                 compat = True
-                yield hit(COMPAT, module.snippet, node, f"{node.module} is TensorFlow 1's")
+                yield hit(COMPAT, module.snippet, node, f"{node.module} belongs to TensorFlow 1")
             continue
         if not isinstance(node, ast.Attribute) or isinstance(module.parent(node), ast.Attribute):
             continue
@@ -153,21 +152,21 @@ def check_tf1(module: Module) -> Iterator[Hit]:
         tail = name.removeprefix("tensorflow.")
         if tail.startswith("compat.v1"):
             if not compat:
-                yield hit(COMPAT, module.snippet, node, f"{source(node)} is TensorFlow 1's")
+                yield hit(COMPAT, module.snippet, node, f"{source(node)} belongs to TensorFlow 1")
             compat = True
         elif _gone(tail) and tail not in told:
             told.add(tail)
-            yield hit(REMOVED, module.snippet, node, f"{source(node)} is gone since TensorFlow 2")
+            yield hit(REMOVED, module.snippet, node, f"{source(node)} was removed in TensorFlow 2")
 
 
 def _imported(module: Module, node: ast.ImportFrom) -> Iterator[Hit]:
     name = node.module or ""
     if name.startswith(("tensorflow.contrib", "tensorflow.examples")):
-        yield hit(REMOVED, module.snippet, node, f"{name} is gone since TensorFlow 2")
+        yield hit(REMOVED, module.snippet, node, f"{name} was removed in TensorFlow 2")
     elif name == "tensorflow":
         gone = [alias.name for alias in node.names if alias.name in _GONE | _GONE_BELOW]
         if gone:
-            yield hit(REMOVED, module.snippet, node, f"tensorflow.{gone[0]} is gone since TensorFlow 2")
+            yield hit(REMOVED, module.snippet, node, f"tensorflow.{gone[0]} was removed in TensorFlow 2")
 
 
 def _gone(tail: str) -> bool:
@@ -191,5 +190,5 @@ def check_activation(module: Module) -> Iterator[Hit]:
                     ACTIVATION,
                     module.snippet,
                     keyword.value,
-                    f"{source(keyword.value)} is TensorFlow 1's spelling",
+                    f"{source(keyword.value)} is the TensorFlow 1 spelling",
                 )

@@ -16,10 +16,9 @@ UNPACKED = Rule(
     "unpacked-metrics",
     Severity.WARNING,
     "loss, acc = model.evaluate(…) or train_on_batch(…) without return_dict",
-    "What comes back, and in which order, follows compile and Keras' version; in Keras 3 "
-    "train_on_batch returns "
-    "means since the last reset, in Keras 2 the batch's own numbers.",
-    "Pass return_dict=True and take the metric by its name.",
+    "The returned values and their order depend on compile and the version of Keras; in Keras 3 "
+    "train_on_batch returns means since the last reset, in Keras 2 the values of the batch.",
+    "Pass return_dict=True and read the metric by its name.",
 )
 
 
@@ -42,7 +41,7 @@ def check_unpacked(program: Program, _: Project) -> Iterator[Hit]:
             "the number of metrics is not known here" if known is None else f"compile names {known} metrics"
         )
         more = "; their meaning differs between Keras 2 and 3" if method == "train_on_batch" else f"; {what}"
-        yield hit(UNPACKED, module.snippet, place, f"{source(target)} are taken by their place{more}")
+        yield hit(UNPACKED, module.snippet, place, f"{source(target)} are read by position{more}")
 
 
 def _taken(module: Module, call: ast.Call) -> tuple[ast.AST, ast.expr, int] | None:

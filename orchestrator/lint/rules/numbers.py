@@ -17,25 +17,24 @@ FLOAT64 = Rule(
     "ORC601",
     "float64-input",
     Severity.INFO,
-    "NumPy's default float64 goes into a model or a dataset",
-    "Keras casts it, TensorFlow does not: twice the bytes, and where one side casts earlier the last "
-    "bits differ.",
-    "Say the width: .astype(np.float32), or dtype=np.float32.",
+    "NumPy's default float64 is passed to a model or a dataset",
+    "Keras casts it, TensorFlow does not: twice the bytes, and the last bits differ if one side casts "
+    "earlier.",
+    "Set the width: .astype(np.float32), or dtype=np.float32.",
 )
 MIXED = Rule(
     "ORC602",
     "mixed-float-widths",
     Severity.INFO,
-    "float32 and float64 (or float16) side by side in one program",
-    "Where the cast happens decides the rounding; a GPU computes float64 many times slower than a "
-    "CPU expects.",
-    "Choose one width, and cast once, where the data enter.",
+    "float32 and float64 (or float16) mixed in one program",
+    "Rounding depends on the place of the cast; and GPUs compute float64 many times slower than float32.",
+    "Choose one width, and cast once, where the data are loaded.",
 )
 ONE_SIDED = Rule(
     "ORC603",
     "one-sided-mixed-precision",
     Severity.WARNING,
-    "mixed precision under a condition, or in one of the places that make the model",
+    "mixed precision under a condition, or for only one of the places that create the model",
     "One machine trains in float16 and the other in float32: differences of 1e-3 from the first layer on.",
     "Set the policy on both sides, from an argument.",
 )
@@ -44,7 +43,7 @@ ONE_FILE = Rule(
     "ORC604",
     "mixed-precision-in-one-file",
     Severity.WARNING,
-    "one script of the project trains in mixed precision, another one without",
+    "one script of the project trains in mixed precision, another one does not",
     "The two runs differ by 1e-3 from the first layer on.",
     "Set the policy in both, from an argument.",
 )
@@ -73,7 +72,7 @@ def check_float64(program: Program, _: Project) -> Iterator[Hit]:
                 if origin is not None and id(origin) not in told:
                     told.add(id(origin))
                     made = module.called(origin) or "astype"
-                    yield hit(FLOAT64, module.snippet, origin, f"{made} makes float64")
+                    yield hit(FLOAT64, module.snippet, origin, f"{made} creates float64")
 
 
 def _fed(module: Module, call: ast.Call) -> Iterator[ast.AST]:
@@ -131,7 +130,7 @@ def check_mixed(program: Program, _: Project) -> Iterator[Hit]:
     others = [width for width in ("float64", "float16") if width in seen]
     if "float32" in seen and others:
         module, node = seen[others[0]]
-        yield hit(MIXED, module.snippet, node, f"{others[0]} beside float32")
+        yield hit(MIXED, module.snippet, node, f"{others[0]} is mixed with float32")
 
 
 def _widths(module: Module) -> Iterator[tuple[ast.AST, str]]:
@@ -191,7 +190,7 @@ def check_files(project: Project) -> Iterator[Hit]:
         module, call = mixed[0].calls(*_POLICY)[0]
         if any("mixed" in text for text in texts(module, argument(call, 0, "policy"))):
             where = plain.modules[0].snippet.path
-            yield hit(ONE_FILE, module.snippet, call, f"mixed precision here, and not in {where}")
+            yield hit(ONE_FILE, module.snippet, call, f"mixed precision here, but not in {where}")
 
 
 def _builds(program: Program) -> Iterator[ast.Call]:

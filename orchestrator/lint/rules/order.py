@@ -1,4 +1,4 @@
-"""ORC401-402: files in the order in which a file system happens to list them."""
+"""ORC401-402: files in the order of the file system."""
 
 from __future__ import annotations
 
@@ -16,7 +16,7 @@ UNSORTED = Rule(
     "unsorted-listing",
     Severity.WARNING,
     "files from glob, listdir, iterdir, scandir or os.walk, used unsorted",
-    "Each file system names files in its own order: other batches from step 1, other classes' numbers.",
+    "Each file system lists files in another order: other batches from step 1, other class numbers.",
     "Wrap it in sorted(). For os.walk: dirs.sort(), and sorted(files).",
 )
 LIST_FILES = Rule(
@@ -24,7 +24,7 @@ LIST_FILES = Rule(
     "shuffled-list-files",
     Severity.WARNING,
     "Dataset.list_files without shuffle=False and without a seed",
-    "It shuffles the files by default: every run reads them in another order.",
+    "It shuffles the files by default: every run reads them in a different order.",
     "Pass shuffle=False or a seed, or give sorted(glob(…)) to from_tensor_slices.",
 )
 
@@ -84,7 +84,7 @@ def check_listings(module: Module) -> Iterator[Hit]:
     for call in module.calls:
         name = _listing(module, call)
         if name and _ordered_use(module, call, walk=name.endswith("walk")):
-            yield hit(UNSORTED, module.snippet, call, f"{name} names files in an order of the file system")
+            yield hit(UNSORTED, module.snippet, call, f"{name} lists files in the order of the file system")
 
 
 @module_check(LIST_FILES)

@@ -20,8 +20,8 @@ UNPINNED = Rule(
     "unpinned-package",
     Severity.WARNING,
     "a package without one exact version, and no lock beside it",
-    "Another day or machine installs another version: other numbers, or a model that does not load.",
-    "Lock it: `orch lock`, or `uv lock`; name==version at the least.",
+    "A later day or another machine installs another version: other numbers, or a model that does not load.",
+    "Lock it: `orch lock`, or `uv lock`; at least name==version.",
 )
 CONFLICT = Rule(
     "ORC802",
@@ -35,17 +35,17 @@ NO_CUDA = Rule(
     "ORC803",
     "tensorflow-without-cuda",
     Severity.WARNING,
-    "plain tensorflow where a GPU is wanted",
-    "The wheel brings no CUDA libraries: without the machine's own the CPU computes, with one line "
-    "of warning.",
-    "Ask for tensorflow[and-cuda]==<version>.",
+    "tensorflow without CUDA in a project that uses a GPU",
+    "The wheel has no CUDA libraries: if the machine has none either, the CPU computes, with one line of "
+    "warning.",
+    "Require tensorflow[and-cuda]==<version>.",
 )
 IMAGE = Rule(
     "ORC804",
     "unpinned-image",
     Severity.WARNING,
     "a container image without a digest",
-    "A tag moves: another day builds on other libraries.",
+    "A tag can change: a later build has other libraries.",
     "FROM image:tag@sha256:…",
 )
 
@@ -68,7 +68,7 @@ def check_pins(snippet: Snippet, project: Project) -> Iterator[Hit]:
         if (each.exact is None and each.name not in _TOOLS and each.name != "python") or (
             each.upgraded and not each.exact
         ):
-            loose = "takes any version" if not each.spec else "leaves the version open"
+            loose = "allows any version" if not each.spec else "leaves the version open"
             yield text_hit(UNPINNED, snippet, each.line, each.column, f"{each.written} {loose}")
 
 
@@ -145,7 +145,7 @@ def check_cuda(project: Project) -> Iterator[Hit]:
         if _folder(each) in served:
             continue
         if each.name == "tensorflow" and _brings_none(each):
-            yield text_hit(NO_CUDA, each.snippet, each.line, each.column, f"{each.written} brings no CUDA")
+            yield text_hit(NO_CUDA, each.snippet, each.line, each.column, f"{each.written} has no CUDA")
         elif each.name == "tensorflow-cpu":
             yield text_hit(NO_CUDA, each.snippet, each.line, each.column, "tensorflow-cpu never uses a GPU")
 
@@ -182,6 +182,6 @@ def check_image(snippet: Snippet, _: Project) -> Iterator[Hit]:
         if image.lower() in stages or "@sha256:" in image or "$" in image:
             continue
         moving = ":" not in image.rpartition("/")[2] or image.endswith(":latest")
-        said = "is whatever is newest" if moving else "may be built anew under this tag"
+        said = "is the newest image at build time" if moving else "may change under this tag"
         severity = Severity.WARNING if moving else Severity.INFO
         yield text_hit(IMAGE, snippet, number, found.start(1), f"{image} {said}", severity=severity)

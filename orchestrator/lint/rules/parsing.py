@@ -15,9 +15,9 @@ ENCODING = Rule(
     "ORC611",
     "default-encoding",
     Severity.WARNING,
-    "a text file is read without saying its encoding",
-    "The default follows locale and system: other letters, or an error, at the first accent.",
-    'Say it: open(path, encoding="utf-8").',
+    "a text file is read without an encoding",
+    "The default depends on locale and system: non-ASCII letters are read wrongly, or are an error.",
+    'Name it: open(path, encoding="utf-8").',
 )
 LOCALE = Rule(
     "ORC612",
@@ -25,14 +25,14 @@ LOCALE = Rule(
     Severity.WARNING,
     "names of months and days, or decimal commas, read by the locale",
     "Under another locale 'Mai' or '1,5' is an error, or another number.",
-    "Parse what the file says: ISO dates, `decimal=','` in pandas, no setlocale.",
+    "Use formats that do not depend on the locale: ISO dates, `decimal=','` in pandas, no setlocale.",
 )
 TIMEZONE = Rule(
     "ORC613",
     "local-time",
     Severity.WARNING,
-    "a time converted by the machine's own time zone",
-    "Machines on a cloud run in UTC: hours and days shift, and features made of them.",
+    "a time converted by the machine's time zone",
+    "Cloud machines use UTC: hours and days shift, and so do features computed from them.",
     "Pass tz=datetime.UTC, or use time.gmtime and calendar.timegm.",
 )
 
@@ -98,7 +98,7 @@ def check_locale(module: Module) -> Iterator[Hit]:
         name = module.called(call)
         method = call.func.attr if isinstance(call.func, ast.Attribute) else ""
         if name in _LOCALE_CALLS:
-            yield hit(LOCALE, module.snippet, call, f"{name} follows the machine's locale")
+            yield hit(LOCALE, module.snippet, call, f"{name} depends on the machine's locale")
         elif (
             method == "strptime"
             and any(_NAMES.search(text) for text in texts(module, argument(call, 1, "format")))
@@ -115,7 +115,7 @@ def check_locale(module: Module) -> Iterator[Hit]:
             yield hit(TIMEZONE, module.snippet, call, f"{name} uses the machine's time zone")
     for node in module.nodes:
         if isinstance(node, ast.Attribute) and node.attr in _HOURS and _now(module, node.value):
-            yield hit(TIMEZONE, module.snippet, node, f"{source(node)} is the machine's own {node.attr}")
+            yield hit(TIMEZONE, module.snippet, node, f"{source(node)} is the machine's {node.attr}")
 
 
 def _now(module: Module, node: ast.AST) -> bool:

@@ -16,8 +16,8 @@ ABSOLUTE = Rule(
     "ORC101",
     "absolute-path",
     Severity.WARNING,
-    "a path from the root of one computer, where a file or folder is meant",
-    "The file is not there on another machine: the run fails, or falls back to other data.",
+    "an absolute path of one computer",
+    "The file does not exist on another machine: the run fails, or uses other data.",
     "Take the path from an argument or the environment, or make it relative to the script.",
 )
 WINDOWS = Rule(
@@ -25,7 +25,7 @@ WINDOWS = Rule(
     "windows-path",
     Severity.WARNING,
     "a path with a drive letter, or with backslashes between its parts",
-    "On Linux the drive does not exist and a backslash is a letter of the name: no file is found.",
+    "On Linux there are no drives, and a backslash is a character of the name: no file is found.",
     "Write it with pathlib or forward slashes, relative to the script, or take it from an argument.",
 )
 HOME = Rule(
@@ -33,7 +33,8 @@ HOME = Rule(
     "home-path",
     Severity.WARNING,
     "a path under the home folder: ~/data, expanduser, Path.home(), ~/.keras",
-    "Another machine has another home: the file is missing there, or an older copy in a cache is read.",
+    "Another machine has another home folder: the file is missing there, or an older copy in a cache is "
+    "read.",
     "Take the folder from an argument, and declare it as data.",
 )
 
@@ -115,7 +116,7 @@ def check_paths(module: Module) -> Iterator[Hit]:
         elif _asks_home(module, node):
             yield hit(HOME, module.snippet, node, "the home folder is another one on another machine")
         elif _splits_backslashes(node):
-            message = "names are divided at backslashes, which are letters of a name on Linux"
+            message = "names are split at backslashes, which are characters of a name on Linux"
             yield hit(WINDOWS, module.snippet, node, message)
 
 
@@ -168,8 +169,8 @@ def _known_part(module: Module, node: ast.Constant) -> str:
 
 
 def positioned(module: Module, node: ast.AST) -> ast.AST:
-    """Return the string of which a part is given, if it is an f-string: older Pythons give no position of the
-    part.
+    """Return the f-string that contains the node, else the node: older Pythons give no position inside
+    f-strings.
     """
     parent = module.parent(node)
     return parent if isinstance(parent, ast.JoinedStr) else node

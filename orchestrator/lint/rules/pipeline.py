@@ -19,7 +19,7 @@ INTERLEAVE = Rule(
     "interleave-cycle",
     Severity.WARNING,
     "interleave without a fixed cycle_length, or with AUTOTUNE; num_parallel_reads=AUTOTUNE",
-    "The default follows the number of cores: records come in another order on another machine, "
+    "The default depends on the number of cores: another machine reads the records in another order, "
     "deterministic or not.",
     "Write cycle_length=4 (any constant), and num_parallel_calls beside it.",
 )
@@ -27,17 +27,17 @@ SHUFFLE = Rule(
     "ORC404",
     "shuffle-without-seed",
     Severity.WARNING,
-    "a dataset is shuffled without a seed of its own",
-    "The order differs with every run; under a global seed it still changes with every operation "
-    "added before it.",
+    "a dataset is shuffled without a seed argument",
+    "The order differs with every run; with a global seed it still changes with every operation added "
+    "before it.",
     "Pass seed=.",
 )
 SPLIT = Rule(
     "ORC405",
     "split-of-reshuffled",
     Severity.WARNING,
-    "take or skip after a shuffle that shuffles anew in every epoch",
-    "What was held out for validation is trained on in the next epoch.",
+    "take or skip after a shuffle that reshuffles in every epoch",
+    "Records held out for validation are trained on in the next epoch.",
     "Split before shuffling, or pass reshuffle_each_iteration=False.",
 )
 BUFFER = Rule(
@@ -45,7 +45,7 @@ BUFFER = Rule(
     "small-shuffle-buffer",
     Severity.INFO,
     "a shuffle buffer smaller than the data",
-    "The order depends on how the files were sorted: what came first stays near the beginning.",
+    "The order depends on how the files were sorted: the first records stay near the beginning.",
     "Make the buffer as large as the data, or shuffle the files too.",
 )
 UNORDERED = Rule(
@@ -53,15 +53,15 @@ UNORDERED = Rule(
     "order-given-up",
     Severity.WARNING,
     "deterministic=False in a pipeline or its options",
-    "Records arrive as threads finish: another order with every run.",
-    "Leave it at True; pay with parallelism where it is too slow.",
+    "Records arrive in the order in which threads finish: different in every run.",
+    "Leave it at True; if that is too slow, increase num_parallel_calls.",
 )
 PREFETCH = Rule(
     "ORC408",
     "no-prefetch",
     Severity.INFO,
-    "batches are made while the model waits: no prefetch",
-    "On slower disks or fewer cores the accelerator idles between steps.",
+    "no prefetch: the model waits while batches are prepared",
+    "With a slower disk or fewer cores, the accelerator is idle between steps.",
     "End the pipeline with .prefetch(tf.data.AUTOTUNE).",
 )
 
@@ -81,14 +81,19 @@ def check_interleave(program: Program, _: Project) -> Iterator[Hit]:
             continue
         given = argument(call, 1, "cycle_length")
         if given is None or is_none(given):
-            yield hit(INTERLEAVE, module.snippet, call, "cycle_length is left to the number of cores")
+            yield hit(INTERLEAVE, module.snippet, call, "cycle_length depends on the number of cores")
         elif _autotune(module, given):
-            yield hit(INTERLEAVE, module.snippet, given, "cycle_length is left to AUTOTUNE")
+            yield hit(
+                INTERLEAVE,
+                module.snippet,
+                given,
+                "cycle_length is AUTOTUNE, which depends on the number of cores",
+            )
     for name in ("TFRecordDataset", "FixedLengthRecordDataset"):
         for module, call in program.calls(f"tensorflow.data.{name}"):
             reads = argument(call, -1, "num_parallel_reads")
             if reads is not None and _autotune(module, reads):
-                message = "num_parallel_reads is left to AUTOTUNE: files are mixed by the number of cores"
+                message = "num_parallel_reads is AUTOTUNE: the order of files depends on the number of cores"
                 yield hit(INTERLEAVE, module.snippet, reads, message)
 
 
@@ -101,8 +106,8 @@ def _autotune(module: Module, node: ast.AST) -> bool:
 def check_shuffle(program: Program, _: Project) -> Iterator[Hit]:
     seeded = TENSORFLOW in Randomness(program).seeded
     severity = Severity.INFO if seeded else Severity.WARNING
-    said = "it has no seed of its own" + (
-        "; the global seed fixes it as long as the code stays" if seeded else ""
+    said = "it has no seed argument" + (
+        "; with the global seed, its order changes if the code before it changes" if seeded else ""
     )
     for module in program.modules:
         for call in dataset_calls(module, "shuffle"):
@@ -120,7 +125,7 @@ def check_shuffle(program: Program, _: Project) -> Iterator[Hit]:
             ):
                 yield hit(SHUFFLE, module.snippet, call, f"{name} shuffles: {said}", severity=severity)
             elif _shuffles_files(module, call):
-                message = "shuffle_files=True, and no shuffle_seed in a read_config"
+                message = "shuffle_files=True without a shuffle_seed in a read_config"
                 yield hit(SHUFFLE, module.snippet, call, message, severity=severity)
 
 
@@ -148,7 +153,7 @@ def check_split(program: Program, _: Project) -> Iterator[Hit]:
             if truth(module, argument(shuffle, 2, "reshuffle_each_iteration")) is not False and not unclear(
                 shuffle
             ):
-                yield hit(SPLIT, module.snippet, call, "the two parts are drawn anew in every epoch")
+                yield hit(SPLIT, module.snippet, call, "the two parts differ in every epoch")
 
 
 def _shuffled(module: Module, call: ast.Call) -> ast.Call | None:
@@ -178,7 +183,7 @@ def _latest(module: Module, name: ast.Name, before: ast.AST) -> ast.AST | None:
 
 
 def _both_sides(module: Module, call: ast.Call) -> bool:
-    """Whether the same dataset is both taken from and skipped over."""
+    """Whether both `take` and `skip` are called on the same dataset."""
     assert isinstance(call.func, ast.Attribute)
     base, other = source(call.func.value), "skip" if call.func.attr == "take" else "take"
     return any(
@@ -253,17 +258,24 @@ def check_unordered(program: Program, _: Project) -> Iterator[Hit]:
         for call in dataset_calls(module, "map", "interleave", "batch", "padded_batch"):
             given = argument(call, -1, "deterministic")
             if truth(module, given) is False and given is not None:
-                yield hit(UNORDERED, module.snippet, call, "the pipeline gives up its order")
+                yield hit(UNORDERED, module.snippet, call, "the pipeline does not keep its order")
         for call in module.calls:
             if truth(module, argument(call, -1, "sloppy")) is True and "tensorflow" in module.called(call):
-                yield hit(UNORDERED, module.snippet, call, "sloppy=True gives up the pipeline's order")
+                yield hit(
+                    UNORDERED, module.snippet, call, "with sloppy=True the pipeline does not keep its order"
+                )
         for node in module.nodes:
             if isinstance(node, ast.Assign) and truth(module, node.value) is False:
                 named = [t.attr for t in node.targets if isinstance(t, ast.Attribute)]
                 if {"deterministic", "experimental_deterministic"} & set(named) and module.imports_any(
                     "tensorflow"
                 ):
-                    yield hit(UNORDERED, module.snippet, node, "the options give up the pipeline's order")
+                    yield hit(
+                        UNORDERED,
+                        module.snippet,
+                        node,
+                        "with these options the pipeline does not keep its order",
+                    )
 
 
 @program_check(PREFETCH)

@@ -1,4 +1,4 @@
-"""ORC104-109: addresses, buckets, cloud resources and secrets in the code; code that tests where it runs."""
+"""ORC104-109: addresses, buckets, cloud resources and secrets in the code; branches on the machine."""
 
 from __future__ import annotations
 
@@ -17,7 +17,8 @@ ADDRESS = Rule(
     "fixed-address",
     Severity.INFO,
     "an IP address, or a host with a port, in the code",
-    "Another machine has another network: the address is not reachable there, or is another computer's.",
+    "Another machine is in another network: the address is not reachable there, or belongs to another "
+    "computer.",
     "Take the address from an argument or the environment.",
 )
 BUCKET = Rule(
@@ -33,7 +34,8 @@ CLOUD = Rule(
     "fixed-cloud-resource",
     Severity.INFO,
     "a machine type, zone, image or disk type of a cloud in the code",
-    "The machine that trains is then not the one that was sized and compared: slow disks, other processors.",
+    "The training then runs on another machine than the one that was planned and compared: slower disks, "
+    "other processors.",
     "Describe what is needed in a profile (resources:), and let `orch plan` choose.",
 )
 SECRET = Rule(
@@ -41,16 +43,16 @@ SECRET = Rule(
     "secret-in-code",
     Severity.WARNING,
     "what looks like a key, token or password in the code",
-    "The code is copied to other machines, and the secret with it.",
-    "Hand it over by the environment: `NAME: {from_env: NAME}` under train.env.",
+    "The code, with the secret, is copied to other machines.",
+    "Pass it by the environment: `NAME: {from_env: NAME}` under train.env.",
 )
 WHEREABOUTS = Rule(
     "ORC108",
     "asks-where-it-runs",
     Severity.WARNING,
     "a branch on the host, the system, or on being local, in Colab or on a cloud",
-    "Each side runs other code: what was tested here is not what trains there.",
-    "Run the same code everywhere, and hand over what differs as an argument.",
+    "Each side runs other code: the code that was tested here is not the code that trains there.",
+    "Run the same code everywhere, and pass differences as arguments.",
 )
 
 _IP = re.compile(r"(?<![\d.])(\d{1,3}(?:\.\d{1,3}){3})(?::\d{2,5})?(?![\d.])")
@@ -90,7 +92,7 @@ _HOST_CALLS = frozenset(
 )
 _HOST_VALUES = {"sys.platform", "os.name"}
 _SYSTEM = {*_HOST_VALUES, "platform.system()", "platform.machine()"}
-"""Questions about the system that portable programs ask too."""
+"""Tests of the system that portable programs contain too."""
 _SERVICES = ("google.colab", "kaggle_secrets", "kaggle_datasets")
 _ELSEWHERE = re.compile(r"^(google\.colab|COLAB_\w+|KAGGLE_\w+|SM_\w+)$")
 
@@ -99,9 +101,9 @@ COLAB = Rule(
     "ORC109",
     "notebook-service-only",
     Severity.WARNING,
-    "an import that exists in Colab or on Kaggle alone, unguarded",
+    "an unguarded import of a module that only Colab or Kaggle has",
     "ImportError on every other machine.",
-    "Keep it out of the training: give data and secrets by arguments and the environment.",
+    "Keep it out of the training: pass data and secrets by arguments and the environment.",
 )
 
 
@@ -112,7 +114,7 @@ def check_services(module: Module) -> Iterator[Hit]:
         found = next((name for name in names if name.startswith(_SERVICES)), None)
         guards = (each for each in module.above(statement) if isinstance(each, ast.Try | ast.If))
         if found and next(guards, None) is None:
-            yield hit(COLAB, module.snippet, statement, f"{found} is not there on another machine")
+            yield hit(COLAB, module.snippet, statement, f"{found} does not exist on another machine")
 
 
 @module_check(ADDRESS, BUCKET, CLOUD, SECRET)
@@ -134,7 +136,7 @@ def _place(module: Module, node: ast.Constant, text: str) -> Iterator[Hit]:
     if _BUCKETS.match(text):
         yield hit(BUCKET, module.snippet, at, f"the bucket of {shown(text)!r} is fixed")
     elif _RESOURCES.search(text):
-        slow = "; it is the slowest kind of disk" if "pd-standard" in text else ""
+        slow = "; it is the slowest disk type" if "pd-standard" in text else ""
         yield hit(CLOUD, module.snippet, at, f"{shown(text)!r} is fixed in the code{slow}")
     elif (found := _IP.search(text)) and _address(found[1], text):
         yield hit(ADDRESS, module.snippet, at, f"the address {found[0]} is fixed")
@@ -174,13 +176,13 @@ def _named_secret(module: Module, node: ast.Constant, text: str) -> bool:
 
 @module_check(WHEREABOUTS)
 def check_branches(module: Module) -> Iterator[Hit]:
-    """Find conditions that hold on one machine and not on another, because of what they ask."""
+    """Find conditions that test a property of the machine."""
     for node in module.nodes:
         if isinstance(node, ast.If | ast.IfExp) and not (isinstance(node, ast.If) and _only_says(node)):
             asked = _asked(module, node.test)
             if asked:
                 severity = Severity.INFO if asked in _SYSTEM else WHEREABOUTS.severity
-                message = f"another branch is taken elsewhere: it asks {asked}"
+                message = f"another machine takes the other branch: the condition tests {asked}"
                 yield hit(WHEREABOUTS, module.snippet, node.test, message, severity=severity)
 
 

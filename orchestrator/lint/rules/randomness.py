@@ -14,8 +14,8 @@ GENERATOR = Rule(
     "ORC311",
     "unseeded-generator",
     Severity.WARNING,
-    "a generator of its own without a seed: numpy.random.default_rng(), random.Random()",
-    "It starts from the system's entropy, whatever else is seeded: other numbers in every run.",
+    "a separate random generator without a seed: numpy.random.default_rng(), random.Random()",
+    "It starts from the system's entropy, even if other generators are seeded: other numbers in every run.",
     "Give it a seed: default_rng(1).",
 )
 CHANGING_SEED = Rule(
@@ -23,24 +23,24 @@ CHANGING_SEED = Rule(
     "changing-seed",
     Severity.WARNING,
     "a seed from the time, the process, the host, or hash()",
-    "It is another seed in every run and on every machine, which looks seeded and is not.",
+    "The seed is different in every run and on every machine.",
     "Use a constant, or take the seed from an argument.",
 )
 HASH = Rule(
     "ORC313",
     "hash-of-text",
     Severity.WARNING,
-    "the builtin hash() decides something",
-    "Python salts the hash of texts with every process: buckets and splits differ between two runs.",
+    "the result of the builtin hash() is used",
+    "Python's hash of a string is different in every process: buckets and splits differ between two runs.",
     "Use hashlib or zlib.crc32 on the text's bytes.",
 )
 SET_ORDER = Rule(
     "ORC314",
     "set-order",
     Severity.WARNING,
-    "a set becomes a list, or is looped over, unsorted",
-    "The order of texts in a set differs with every process: classes get other numbers, records "
-    "another order.",
+    "a set is converted to a list, or looped over, unsorted",
+    "The order of strings in a set differs in every process: classes get other numbers, records another "
+    "order.",
     "Sort it: sorted(set(labels)).",
 )
 
@@ -115,7 +115,7 @@ def check_generators(module: Module) -> Iterator[Hit]:
         elif name in ("random.seed", "numpy.random.seed") and (
             not (call.args or call.keywords) or _none(call)
         ):
-            yield hit(CHANGING_SEED, module.snippet, call, f"{name}() takes the system's entropy")
+            yield hit(CHANGING_SEED, module.snippet, call, f"{name}() uses the system's entropy")
     for place, given in _seed_arguments(module):
         entropy = _changing(module, given)
         if entropy:
@@ -156,14 +156,14 @@ def _seeds_first(module: Module, draw: ast.Call) -> bool:
 def check_orders(module: Module) -> Iterator[Hit]:
     for call in module.calls:
         if module.called(call) == "hash" and not _in_hash_method(module, call) and not _of_numbers(call):
-            yield hit(HASH, module.snippet, call, "hash() of a text is another number in every process")
+            yield hit(HASH, module.snippet, call, "hash() of a string is different in every process")
         orders = module.called(call) in ("list", "tuple", "enumerate", "numpy.array") and call.args
         if orders and _is_set(module, call.args[0]) and not _unordered_use(module, call):
             yield hit(SET_ORDER, module.snippet, call, "a set is put in order by chance")
     for node in module.nodes:
         looped = isinstance(node, ast.ListComp) and _is_set(module, node.generators[0].iter)
         if isinstance(node, ast.For) and _is_set(module, node.iter) and _orders(node):
-            yield hit(SET_ORDER, module.snippet, node.iter, "the loop goes over a set in an order of chance")
+            yield hit(SET_ORDER, module.snippet, node.iter, "the loop over a set has a random order")
         elif looped and not _unordered_use(module, node):
             yield hit(SET_ORDER, module.snippet, node, "a set is put in order by chance")
 

@@ -15,9 +15,9 @@ REMOVED = Rule(
     "ORC704",
     "removed-api",
     Severity.WARNING,
-    "a name that Keras or NumPy dropped: fit_generator, predict_classes, Adam(lr=…), keras.utils.np_utils",
-    "It works beside an old version only: AttributeError or ImportError on a machine with a newer one.",
-    "Use what took its place (fit, learning_rate=, keras.utils.to_categorical), or pin the old version.",
+    "a name that Keras or NumPy removed: fit_generator, predict_classes, Adam(lr=…), keras.utils.np_utils",
+    "It works with an old version only: AttributeError or ImportError on a machine with a newer one.",
+    "Use its replacement (fit, learning_rate=, keras.utils.to_categorical), or pin the old version.",
 )
 
 _METHODS = {
@@ -54,13 +54,13 @@ def check_removed(module: Module) -> Iterator[Hit]:
     for statement in module.imports:
         found = next((name for name in _names(statement) if _MODULES.match(name)), None)
         if found:
-            yield hit(REMOVED, module.snippet, statement, f"{found} is gone in Keras 3")
+            yield hit(REMOVED, module.snippet, statement, f"{found} was removed in Keras 3")
     for call in module.calls:
         yield from _called(module, call)
     for node in module.nodes:
         name = module.dotted(node) if isinstance(node, ast.Attribute) and node.attr in _NUMPY else ""
         if name.startswith("numpy.") and name.count(".") == 1:
-            yield hit(REMOVED, module.snippet, node, f"{name} is gone in NumPy 2")
+            yield hit(REMOVED, module.snippet, node, f"{name} was removed in NumPy 2")
 
 
 def _names(statement: ast.Import | ast.ImportFrom) -> list[str]:
@@ -75,10 +75,10 @@ def _called(module: Module, call: ast.Call) -> Iterator[Hit]:
     receiver = call.func.value if isinstance(call.func, ast.Attribute) else None
     if method in _METHODS and (method.endswith(("generator", "classes")) or is_model(module, receiver)):
         if module.imports_any("keras", "tensorflow", "tf_keras"):
-            message = f"{method} is gone; it is {_METHODS[method]} now"
+            message = f"{method} was removed; use {_METHODS[method]}"
             yield hit(REMOVED, module.snippet, call, message)
     elif re.match(r"keras\.optimizers\.[A-Z]", module.called(call)):
         for keyword in call.keywords:
             if keyword.arg in _RATES:
-                message = f"{keyword.arg}= is refused by Keras 3; it is {_RATES[keyword.arg]} now"
+                message = f"{keyword.arg}= is not accepted by Keras 3; use {_RATES[keyword.arg]}"
                 yield hit(REMOVED, module.snippet, call, message)

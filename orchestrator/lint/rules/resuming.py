@@ -1,4 +1,4 @@
-"""ORC731-734: what an interrupted run loses when its script resumes from its own checkpoint."""
+"""ORC731-734: state that is lost when a script resumes from its own checkpoint."""
 
 from __future__ import annotations
 
@@ -27,16 +27,16 @@ WEIGHTS = Rule(
     "ORC731",
     "resumes-weights-only",
     Severity.WARNING,
-    "the script goes on from weights that it saved itself, without the optimizer",
-    "The resumed run begins with an empty optimizer: other steps than those of a run without a break.",
+    "the script resumes from weights that it saved without the optimizer",
+    "The resumed run starts with an empty optimizer, so its steps differ from those of an uninterrupted run.",
     "keras.callbacks.BackupAndRestore('ckpt'), or save and load the whole model (.keras).",
 )
 EPOCH = Rule(
     "ORC732",
     "resumes-at-epoch-0",
     Severity.WARNING,
-    "the script goes on from its own checkpoint, and fit is not told at which epoch",
-    "The resumed run trains all epochs again, and schedules by epoch begin anew.",
+    "the script resumes from its own checkpoint, but fit gets no initial_epoch",
+    "The resumed run trains all epochs again, and schedules by epoch start again.",
     "fit(…, initial_epoch=…) from the checkpoint, or keras.callbacks.BackupAndRestore('ckpt').",
 )
 BEST = Rule(
@@ -44,15 +44,15 @@ BEST = Rule(
     "resumes-best-forgotten",
     Severity.WARNING,
     "ModelCheckpoint(save_best_only=True) in a script that resumes, without initial_value_threshold",
-    "No callback restores the best value: the first epoch after the break replaces the best model.",
-    "ModelCheckpoint(…, initial_value_threshold=…): the best value so far, kept beside the checkpoint.",
+    "No callback restores the best value: the first epoch after the interruption replaces the best model.",
+    "Save the best value beside the checkpoint, and pass it: ModelCheckpoint(…, initial_value_threshold=…).",
 )
 SCRATCH = Rule(
     "ORC734",
     "checkpoint-in-scratch",
     Severity.WARNING,
     "checkpoints in /tmp, /dev/shm or a folder of tempfile",
-    "They go with the machine, or with its next boot, which is when they are needed.",
+    "They are lost with the machine or at its next boot, when they would be needed.",
     "Save them below the working folder, and name that in the profile: train.checkpoints: [ckpt].",
 )
 
@@ -80,7 +80,7 @@ def _forgotten(module: Module) -> Iterator[Hit]:
         best = module.called(call) == KEEP and truth(module, argument(call, -1, "save_best_only"))
         threshold = argument(call, -1, "initial_value_threshold")
         if best and (threshold is None or is_none(threshold)) and not unclear(call):
-            yield hit(BEST, module.snippet, call, "the best value so far is forgotten at a resume")
+            yield hit(BEST, module.snippet, call, "the best value so far is lost when the script resumes")
 
 
 def _resumes(module: Module, fits: list[ast.Call]) -> Iterator[tuple[ast.Call, ast.Call]]:

@@ -34,7 +34,7 @@ CHANGED = Rule(
     "changed-after-save",
     Severity.WARNING,
     "the model is trained or changed after it was saved, and not saved again",
-    "The file that comes home is not the model that was measured.",
+    "The saved file is not the model that was evaluated.",
     "Save last.",
 )
 LAMBDA = Rule(
@@ -50,7 +50,7 @@ PICKLED = Rule(
     "pickled-model",
     Severity.WARNING,
     "a Keras model in a pickle",
-    "It loads with the same versions only.",
+    "It loads only with the same versions.",
     "model.save('model.keras').",
 )
 
@@ -85,7 +85,7 @@ def check_load(module: Module) -> Iterator[Hit]:
 
 
 def _form(text: str) -> str:
-    """Return the old format that a model's path means; "" for .keras, or if the suffix is not known."""
+    """Return the old format of a model's path; "" for .keras, or if the suffix is not known."""
     last = text.rstrip("/").rpartition("/")[2]
     if not text or text.endswith(UNKNOWN) or last.endswith((".keras", ".zip")):
         return ""
@@ -142,7 +142,7 @@ def _saved(module: Module, call: ast.Call, path: ast.AST | None) -> Iterator[Hit
             yield hit(SAVE, module.snippet, call, f"{shown(text)!r} is {form}")
             return
     if any("h5" in t or t == "tf" for t in texts(module, argument(call, -1, "save_format"))):
-        yield hit(SAVE, module.snippet, call, "save_format is an old form, and no argument of Keras 3")
+        yield hit(SAVE, module.snippet, call, "save_format is not an argument of Keras 3")
 
 
 def _checkpoint(module: Module, call: ast.Call) -> Iterator[Hit]:
@@ -260,4 +260,4 @@ def _sets_trainable(node: ast.AST) -> TypeGuard[ast.Attribute]:
 def check_lambda(module: Module) -> Iterator[Hit]:
     for call in module.calls:
         if module.called(call) == "keras.layers.Lambda":
-            yield hit(LAMBDA, module.snippet, call, "a Lambda layer does not survive saving")
+            yield hit(LAMBDA, module.snippet, call, "a Lambda layer cannot be loaded safely after saving")

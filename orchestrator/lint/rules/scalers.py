@@ -19,24 +19,24 @@ REFIT = Rule(
     "ORC501",
     "scaler-refitted",
     Severity.WARNING,
-    "fit_transform on the test side, or the same preprocessing fitted more than once",
-    "Each side scales by its own data: the model sees other numbers than it was trained on.",
+    "fit_transform on test data, or the same preprocessing fitted more than once",
+    "Each data set is scaled by its own statistics: the model gets other numbers than in training.",
     "Fit once on the training data, and only transform everywhere else.",
 )
 NOT_SAVED = Rule(
     "ORC502",
     "scaler-not-saved",
     Severity.WARNING,
-    "a scaler or encoder is fitted, and never saved with the model",
-    "Who loads the model elsewhere must fit it again, on other data: other inputs, quietly.",
+    "a scaler or encoder is fitted, but never saved with the model",
+    "Whoever loads the model must fit it again, on other data: its inputs differ, without an error.",
     "joblib.dump it beside the model and list it among the outputs, or use a keras.layers.Normalization.",
 )
 MISMATCH = Rule(
     "ORC503",
     "preprocessing-mismatch",
     Severity.WARNING,
-    "the same data go through different scalers in two places",
-    "Training and serving see different numbers for the same record.",
+    "the same data are scaled by different scalers in two places",
+    "Training and serving get different numbers for the same record.",
     "Share one function, and one fitted artefact.",
 )
 PIXELS = Rule(
@@ -44,7 +44,7 @@ PIXELS = Rule(
     "pixel-scaling-mismatch",
     Severity.WARNING,
     "two files of the project scale pixels by different constants",
-    "Training and serving see different numbers for the same image.",
+    "Training and serving get different numbers for the same image.",
     "Scale in one function, or in the model by one keras.layers.Rescaling.",
 )
 
@@ -155,10 +155,10 @@ def check_refit(program: Program, _: Project) -> Iterator[Hit]:
             elif test and not train:
                 yield hit(REFIT, module.snippet, fit.call, f"{fit.kind} is fitted on {fit.data[:40]}")
             elif _for_each_side(module, fit):
-                message = f"{fit.kind} is fitted anew for the training side and for the test side"
+                message = f"{fit.kind} is fitted separately for training and test data"
                 yield hit(REFIT, module.snippet, fit.call, message)
             elif serves and _ALIKE[0].search(fit.kind) and _predicts_below(module, fit):
-                message = f"{fit.kind} is fitted anew, for a model that was trained before"
+                message = f"{fit.kind} is fitted again, for a model that was trained before"
                 yield hit(REFIT, module.snippet, fit.call, message)
             seen.setdefault(fit.made, fit)
         yield from _twice_by_new(module)
@@ -280,7 +280,7 @@ def check_saved(program: Program, _: Project) -> Iterator[Hit]:
     fits = [fit for fit in fits if not _only_seen(program, fit)]
     if fits and not dumped:
         fit = fits[0]
-        yield hit(NOT_SAVED, fit.module.snippet, fit.call, f"{fit.kind} is fitted, and saved nowhere")
+        yield hit(NOT_SAVED, fit.module.snippet, fit.call, f"{fit.kind} is fitted, but not saved")
 
 
 def _only_seen(program: Program, fit: Fit) -> bool:

@@ -17,33 +17,33 @@ NO_SEED = Rule(
     "ORC301",
     "no-seed",
     Severity.WARNING,
-    "random numbers are drawn, or a network is trained, and nothing is seeded",
-    "Each run starts from other weights and other data: two machines cannot be compared at all.",
+    "random numbers are drawn, or a network is trained, without any seed",
+    "Each run starts from other weights and other data, so two machines cannot be compared.",
     "Call keras.utils.set_random_seed(1) first: it seeds Python's random, NumPy and TensorFlow.",
 )
 PARTIAL_SEED = Rule(
     "ORC302",
     "partial-seed",
     Severity.WARNING,
-    "some of Python's random, NumPy and TensorFlow are seeded, and one that is used is not",
-    "What the unseeded one draws differs with every run. Keras 3 draws the seeds of its layers from "
+    "Python's random, NumPy or TensorFlow is used without a seed, while another one is seeded",
+    "Numbers of the unseeded generator differ in every run. Keras 3 draws the seeds of its layers from "
     "Python's random.",
-    "Call keras.utils.set_random_seed(1) in place of the single seeds.",
+    "Call keras.utils.set_random_seed(1) instead of the separate seeds.",
 )
 NOT_DETERMINISTIC = Rule(
     "ORC303",
     "determinism-unset",
     Severity.WARNING,
-    "seeds are set, and operations are not made deterministic",
-    "Threads and GPU kernels then sum in changing order: the same seed gives other gradients.",
+    "seeds are set, but operations are not made deterministic",
+    "Threads and GPU kernels sum in varying order: the same seed gives other gradients.",
     "Call tf.config.experimental.enable_op_determinism() after the seed, on both sides.",
 )
 LATE_SEED = Rule(
     "ORC304",
     "late-seed",
     Severity.WARNING,
-    "the seed is set after random numbers were drawn or a network was made",
-    "What came before the seed differs with every run.",
+    "the seed is set after random numbers were drawn or a network was created",
+    "Numbers drawn before the seed differ in every run.",
     "Seed before anything else, right after the imports.",
 )
 
@@ -240,7 +240,7 @@ def check_determinism(program: Program, project: Project) -> Iterator[Hit]:
             NOT_DETERMINISTIC,
             module.snippet,
             call,
-            "seeds are set, and deterministic operations are not asked for",
+            "seeds are set, but deterministic operations are not enabled",
         )
 
 

@@ -1,4 +1,4 @@
-"""ORC101 below /tmp: files that are read there and that nothing in the project writes."""
+"""ORC101 below /tmp: files that are read there, but that the project never writes."""
 
 from __future__ import annotations
 
@@ -51,7 +51,7 @@ class _Use:
 
 @project_check()
 def check_temporary(project: Project) -> Iterator[Hit]:
-    """Find reads below a folder of /tmp that no text of the project uses otherwise."""
+    """Find reads below a folder of /tmp that the project uses nowhere else."""
     uses = {id(module): list(_uses(module)) for module in project.modules}
     if not any(use.read for found in uses.values() for use in found):
         return
@@ -60,7 +60,9 @@ def check_temporary(project: Project) -> Iterator[Hit]:
     for module in project.modules:
         for use in uses[id(module)]:
             if use.read and use.top not in written:
-                message = f"{shown(use.read)!r} is read, and nothing here writes it: /tmp is one computer's"
+                message = (
+                    f"{shown(use.read)!r} is read, but nothing here writes it: /tmp belongs to one computer"
+                )
                 yield hit(ABSOLUTE, module.snippet, use.node, message)
 
 

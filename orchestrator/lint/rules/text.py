@@ -15,8 +15,8 @@ NO_PYTHON = Rule(
     "not-python",
     Severity.ERROR,
     "Python that does not parse",
-    "It cannot run on any machine with Python 3; what does not parse is not checked.",
-    "Mend the line.",
+    "It cannot run on any machine with Python 3; code that does not parse is not checked.",
+    "Correct the line.",
 )
 UNREADABLE = Rule(
     "ORC902",
@@ -24,14 +24,14 @@ UNREADABLE = Rule(
     Severity.WARNING,
     "a file that is not text, or no notebook",
     "It was not checked.",
-    "Save it as UTF-8, or leave it out.",
+    "Save it as UTF-8, or exclude it.",
 )
 NOT_IMPORTED = Rule(
     "ORC903",
     "not-imported",
     Severity.WARNING,
-    "a well-known module is used and never imported",
-    "It works where something else imported it first, as in a notebook, and is a NameError elsewhere.",
+    "a well-known module is used but never imported",
+    "It works only if other code imported it first, as in a notebook; otherwise it is a NameError.",
     "Import it.",
 )
 UNKNOWN_SILENCE = Rule(
@@ -39,8 +39,8 @@ UNKNOWN_SILENCE = Rule(
     "unknown-silence",
     Severity.WARNING,
     "`# orch: ignore[…]` names a rule that does not exist",
-    "What it should silence is not silenced, or is no longer what it was.",
-    "Name a rule of docs/lint.md, like ORC101 or absolute-path.",
+    "The comment suppresses nothing.",
+    "Name a rule of docs/lint.md, such as ORC101 or absolute-path.",
 )
 register([UNKNOWN_SILENCE])
 

@@ -17,7 +17,7 @@ FIT_ON_WORKERS = Rule(
     "MultiWorkerMirroredStrategy, and `fit` of Keras 3",
     "Keras 3 does not run `fit` under this strategy (measured with TensorFlow 2.21 and Keras 3.15).",
     "Write the training loop with strategy.run, or use tf_keras (TF_USE_LEGACY_KERAS=1). To train many "
-    "settings on one machine each: orch sweep.",
+    "parameter values, each on one machine: orch sweep.",
 )
 _STRATEGY = re.compile(r"tensorflow\.distribute\.(experimental\.)?MultiWorkerMirroredStrategy$")
 _OLD_KERAS = "TF_USE_LEGACY_KERAS"

@@ -17,7 +17,7 @@ from orchestrator.errors import ProviderError
 from orchestrator.providers.aws.clients import Clients, asking
 
 DEAD_MINUTES = 20
-"""Minutes for which EC2 must find the machine unreachable before it is terminated; a boot takes less."""
+"""Minutes for which EC2 must report the machine as unreachable before it is terminated; a boot takes less."""
 
 LATE_S = 600
 """Minimum seconds after the deadline before a machine that still exists is terminated."""
@@ -25,7 +25,9 @@ LATE_S = 600
 _MINUTE, _FINE, _HOUR, _DAY, _WEEK = 60, 300, 3600, 86400, 604800
 _KINDS = ("dead", "late")
 _FAILURES = (ProviderError, LookupError, TypeError, ValueError, AttributeError)
-"""Errors of a call for alarms. They are reported, not raised: the machine exists in spite of them."""
+"""Errors of a call for alarms. They are reported, not raised, because the machine exists without the
+alarms.
+"""
 
 
 def name_of(identity: str, kind: str) -> str:
@@ -76,8 +78,8 @@ def partition_of(region: str) -> str:
 
 
 def arm(clients: Clients, region: str, identity: str, lasts: float) -> dict[str, Any]:
-    """Create the alarms; returns what the machine's detail says about them. If AWS refuses, that is part of
-    the result, and no error is raised.
+    """Create the alarms; returns a text about them for the machine's `detail`. If AWS refuses, the text says
+    so; nothing is raised.
     """
     kinds: list[str] = []
     try:

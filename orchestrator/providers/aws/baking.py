@@ -1,8 +1,7 @@
-"""Images of instances: made of a stopped one, found by their tags, deleted with their snapshots.
-
-The image and its snapshots get the same tags: `orch-machine`, the machine they were made of; `orch-image`,
+"""Images of instances: created from a stopped one, found by their tags, deleted with their snapshots. The
+image and its snapshots get the same tags: `orch-machine`, the machine they were created from; `orch-image`,
 the image's name; `orch-login`, its user; and the labels. Deregistering an image leaves its snapshots, which
-cost: what is left of an interrupted deletion is found by `orch-image`.
+cost money: after an interrupted deletion they are found by `orch-image`.
 """
 
 from __future__ import annotations
@@ -21,7 +20,7 @@ from orchestrator.providers.image_names import require_image_name, taken
 from orchestrator.providers.regions import ask_regions
 
 _STOPPING_S = 900.0
-"""Seconds that an instance may take to stop: its guest gets minutes to shut down."""
+"""Seconds that an instance may take to stop: its system gets minutes to shut down."""
 _POLL_S = 2.0
 _DUPLICATE = "InvalidAMIName.Duplicate"
 _STATES = {"pending": ImageState.PENDING, "available": ImageState.AVAILABLE}
@@ -29,7 +28,7 @@ _OURS = (tags.IMAGE, *tags.OURS)
 
 
 class InstanceImages:
-    """The part of the provider that makes images."""
+    """The part of the provider that creates, lists and deletes images."""
 
     _clients: Clients
 
@@ -87,7 +86,7 @@ class InstanceImages:
     # ------------------------------------------------------------ inside
 
     def _known(self, region: str, name: str, labels: Labels) -> MachineImage | None:
-        """Return the image that orch made with this name. Raise CONFLICT if its labels are others."""
+        """Return the image that orch created with this name. Raise CONFLICT if it has other labels."""
         found = next((one for one in self._in_region(region, {}) if one.name == name), None)
         if found is not None and dict(found.labels) != dict(labels):
             raise taken(found)
@@ -118,13 +117,13 @@ class InstanceImages:
             return [snapshot for page in asked for snapshot in page["Snapshots"]]
 
     def _stop(self, machine: Machine, region: str) -> None:
-        """Stop the instance, and wait until it is stopped: files that were not written would be missing."""
+        """Stop the instance, and wait until it has stopped, so that all files are on its disk."""
         end = time.monotonic() + _STOPPING_S
         while (state := self._state(machine, region)) != "stopped":
             if state not in ("pending", "running", "stopping"):
                 raise ProviderError(
                     Fault.INVALID,
-                    f"{machine.id} is {state or 'gone'}, so no image can be made of it.",
+                    f"{machine.id} is {state or 'gone'}, so no image can be created from it.",
                     code="IncorrectInstanceState",
                 )
             if state == "running":
@@ -168,7 +167,7 @@ def _image(
 
 
 def _left(name: str, region: str, held: Sequence[Mapping[str, Any]]) -> MachineImage:
-    """Return what is left of an image that is not registered any more: its snapshots."""
+    """Return a deregistered image of which snapshots are left."""
     return MachineImage(
         provider="aws",
         name=name,
@@ -198,7 +197,7 @@ def _labels(found: Mapping[str, Any]) -> dict[str, str]:
 
 
 def _size(held: Sequence[Mapping[str, Any]]) -> int | None:
-    """Return the bytes of the blocks of all snapshots; None if EC2 does not tell them."""
+    """Return the size of all snapshots in bytes; None if EC2 does not report it."""
     sizes = [one.get("FullSnapshotSizeInBytes") for one in held]
     known = [int(size) for size in sizes if size]
     return sum(known) if known and len(known) == len(sizes) else None

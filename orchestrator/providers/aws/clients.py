@@ -72,8 +72,8 @@ class Clients:
 
     @functools.cached_property
     def regions(self) -> tuple[str, ...]:
-        """Return every region in which a machine of this account could be, from one request for the
-        enabled regions.
+        """Return every region in which a machine of this account may be, from one request for the enabled
+        regions.
         """
         if self._settings.regions:
             return self._settings.regions
@@ -99,7 +99,7 @@ class Clients:
             )
 
     def identity(self) -> str:
-        """Return the caller's ARN for messages; "" if it cannot be found out."""
+        """Return the caller's ARN for messages; "" if it is not known."""
         try:
             return str(self.client("sts", self.home).get_caller_identity()["Arn"])
         except Exception:

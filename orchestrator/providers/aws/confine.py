@@ -1,4 +1,4 @@
-"""Take root rights from the login user of an AWS image, who could otherwise stop the deadline timer.
+"""Remove the root rights of an AWS image's login user, who could otherwise stop the deadline timer.
 
 The first boot installs a program, `PROGRAM`, that root owns. It runs after the machine has created its own
 host key, which takes root, and before any job. From then on the user may end the machine early, with `sudo -n
@@ -9,7 +9,7 @@ from __future__ import annotations
 
 PROGRAM = "/usr/local/sbin/orch-confine"
 COMMAND = ("sudo", "-n", PROGRAM)
-"""May be repeated: the user keeps the right to run it."""
+"""The path of the program. It may be run again: the user keeps the right to run it."""
 
 # The last rule that matches counts, and files are read in order of their names: one that is called zz comes
 # after those of cloud-init. visudo refuses a file that would lock everybody out.

@@ -1,4 +1,4 @@
-"""The EBS volumes from which an instance can boot, with the prices of us-east-1.
+"""The types of EBS volumes from which an instance can boot, with the prices of us-east-1.
 
 Limits: the EBS user guide, "Amazon EBS volume types"; gp3 as of September 2025: 64 TiB, 80,000 IOPS, 2,000
 MiB/s (summary: https://jayendrapatil.com/tag/ebs-io1/). Prices: the price list of EBS, 2026.

@@ -1,4 +1,4 @@
-"""Price of data that leaves a bucket: US dollars per GiB, of the first tier that is not free.
+"""The price of downloading data from a bucket: US dollars per GiB, of the first tier that is not free.
 
 From https://aws.amazon.com/s3/pricing (data transfer), as of 2025-06. Free allowances of an account and
 prices of a contract are not known here.

@@ -1,6 +1,5 @@
-"""Why EC2 ended a machine, from the code of its StateReason. Pure.
-
-Codes: "StateReason" in the EC2 API reference. `Server.` and `Client.` say who caused it.
+"""Why EC2 ended a machine, from the code of its StateReason. Pure. Codes: "StateReason" in the EC2 API
+reference. The prefixes `Server.` and `Client.` say who caused it.
 """
 
 from __future__ import annotations
@@ -43,7 +42,7 @@ def ending_of(instance: Mapping[str, Any], region: str) -> Ending | None:
     code = str(reason.get("Code", ""))
     at = stopped_at(instance)
     if code in _NOBODY_S or not code:
-        return Ending(_NOBODY_S.get(code, "EC2 ended it and does not say why."), code=code, at=at)
+        return Ending(_NOBODY_S.get(code, "EC2 ended it without a reason."), code=code, at=at)
     fault = _fault(code)
     told = f"{code}: {_words(reason, code)}"
     if fault is Fault.QUOTA:
@@ -52,8 +51,8 @@ def ending_of(instance: Mapping[str, Any], region: str) -> Ending | None:
 
 
 def stopped_at(instance: Mapping[str, Any]) -> float | None:
-    """Return when the instance began to end, in Unix seconds, from StateTransitionReason: "User initiated
-    (2026-01-02 03:04:05 GMT)". None without a time, as for a machine that a limit ended at launch.
+    """Return when the instance started to shut down, in Unix seconds, from StateTransitionReason: "User
+    initiated (2026-01-02 03:04:05 GMT)". None without a time, as for a machine that a limit ended at launch.
     """
     found = _WHEN.search(str(instance.get("StateTransitionReason") or ""))
     try:
@@ -69,18 +68,19 @@ def _fault(code: str) -> Fault:
 
 
 def _words(reason: Mapping[str, Any], code: str) -> str:
-    return str(reason.get("Message", "")).removeprefix(f"{code}:").strip() or "no more is said"
+    return str(reason.get("Message", "")).removeprefix(f"{code}:").strip() or "without a further reason"
 
 
 def _message(instance: Mapping[str, Any], code: str, told: str) -> str:
     zone = instance.get("Placement", {}).get("AvailabilityZone", "")
     what = f"{instance['InstanceType']} in {zone}"
     if code in _TAKEN_BACK:
-        return f"AWS took the spot machine {what} back ({told})"
+        return f"AWS took back the spot machine {what} ({told})"
     if code == "Client.InternalError":
         return (
-            f"AWS accepted {what} and ended it at launch ({told}). Most often its disk is to be encrypted "
-            "with a key that these credentials may not use: see EBS encryption in EC2's settings, and the "
+            f"AWS accepted {what} and ended it at launch ({told}). The usual cause is that its disk is "
+            "encrypted with a key that these credentials may not use: see EBS encryption in EC2's "
+            "settings, and the "
             "policy of that key in KMS."
         )
     return f"AWS accepted {what} and ended it at launch ({told})"
@@ -91,6 +91,6 @@ def _over_quota(instance: Mapping[str, Any], region: str, code: str, told: str) 
     limit = quota(str(instance["InstanceType"]), spot=spot, code=code.partition(".")[2])
     message = (
         f"AWS accepted the machine and ended it at launch: the quota {limit.title()} of {region} is used up "
-        f"({told})\nMore is asked for at {limit.address(region)}"
+        f"({told})\nRequest an increase at {limit.address(region)}"
     )
     return Ending(message, Fault.QUOTA, code, next_command=limit.request(region))

@@ -89,20 +89,21 @@ _INACTIVE = (
 )
 _OF_THE_ACCOUNT: dict[str, tuple[str, str | None]] = {
     _VALIDATED: (
-        "AWS is validating this account for {region}: this takes minutes, at most 4 hours, and AWS writes an "
-        "e-mail when it is done. Until then another region may serve.",
+        "AWS is validating this account for {region}: this takes minutes, at most 4 hours, and AWS sends an "
+        "e-mail when it is done. Until then another region may work.",
         None,
     ),
     "OptInRequired": (_INACTIVE, None),
     "SubscriptionRequiredException": (_INACTIVE, None),
     "Blocked": (
-        "AWS has blocked this account in {region}; its support tells why: "
+        "AWS has blocked this account in {region}; ask its support for the reason: "
         "https://support.console.aws.amazon.com/support",
         None,
     ),
     "AuthFailure.ServiceLinkedRoleCreationNotPermitted": (
-        "EC2 buys spot machines under a role that the account does not have yet, and these credentials may "
-        "not create it (iam:CreateServiceLinkedRole). Whoever may creates it once; `spot: false` needs none.",
+        "EC2 needs a role for spot machines that the account does not have yet, and these credentials may "
+        "not create it (iam:CreateServiceLinkedRole). An administrator creates it once; `spot: false` does "
+        "not need it.",
         "aws iam create-service-linked-role --aws-service-name spot.amazonaws.com",
     ),
 }
@@ -110,7 +111,7 @@ _OF_THE_ACCOUNT: dict[str, tuple[str, str | None]] = {
 
 
 class NotAnAnswer(boto.BotoCoreError):  # type: ignore[misc]
-    """Something between this computer and AWS answered, such as the sign-in page of a network."""
+    """The answer did not come from AWS, but for example from the sign-in page of a network."""
 
     fmt = "What answered {operation} is not AWS (content type {kind})"
 
@@ -171,9 +172,7 @@ _ACTION_IN_TEXT = re.compile(r"not authorized to perform:? ([a-z0-9-]+:\w+)")
 
 @dataclass(frozen=True)
 class Asked:
-    """What was requested when the error came. It is used for the message only, never for the
-    classification.
-    """
+    """The request that failed. Used for the message only, never for the classification."""
 
     region: str
     instance_type: str = ""
@@ -218,7 +217,9 @@ def _status(error: ClientError) -> int:
 
 
 def provider_error(error: BaseException, asked: Asked) -> ProviderError:
-    """Return the error for people: which quota and where to raise it, whose permission, or which field."""
+    """Return the error with a message for users: the quota and where to raise it, the missing permission, or
+    the invalid field.
+    """
     fault, code = classify(error), code_of(error)
     tell = {
         Fault.CAPACITY: _no_capacity,
@@ -236,8 +237,8 @@ def text_of(error: BaseException) -> str:
     if isinstance(error, ClientError):
         text = str(error.response.get("Error", {}).get("Message", "")).strip()
         return text.split(" Encoded authorization failure message:")[0] or str(error)
-    if isinstance(error, ResponseParserError):  # its text is the answer, whoever sent it
-        return "the answer is not one of AWS; something on the way may have answered in its place"
+    if isinstance(error, ResponseParserError):  # its text is the whole answer
+        return "the answer does not come from AWS, but from something between this computer and AWS"
     return str(error) or type(error).__name__
 
 
@@ -254,7 +255,7 @@ def _over_quota(error: BaseException, asked: Asked) -> tuple[str, str | None]:
     limit = quota(asked.instance_type, spot=asked.spot, code=code_of(error))
     message = (
         f"The quota {limit.title()} of {asked.region} is used up ({code_of(error)}: {text_of(error)})\n"
-        f"More is asked for at {limit.address(asked.region)}"
+        f"Request an increase at {limit.address(asked.region)}"
     )
     return message, limit.request(asked.region)
 
@@ -269,8 +270,8 @@ def _not_allowed(error: BaseException, asked: Asked) -> tuple[str, str | None]:
         return _expired(error)
     who = asked.identity or "The identity of these credentials"
     message = (
-        f"{who} was refused {refused_action(error)} in {asked.region} ({code_of(error)}: {text_of(error)})\n"
-        "The permissions that are needed are in terraform/aws."
+        f"{who} may not call {refused_action(error)} in {asked.region} ({code_of(error)}: {text_of(error)})\n"
+        "The necessary permissions are listed in terraform/aws."
     )
     return message, "orch doctor aws"
 
@@ -282,9 +283,9 @@ def _account(error: BaseException, asked: Asked) -> tuple[str, str | None]:
 
 
 def _expired(error: BaseException) -> tuple[str, str | None]:
-    clock = " A clock of this computer that is wrong has the same effect." if _is_late(error) else ""
+    clock = " A wrong clock of this computer has the same effect." if _is_late(error) else ""
     message = f"The AWS credentials are expired: renew them.{clock} ({code_of(error)}: {text_of(error)})"
-    return message, "aws sso login    # or as you got them; then the same command again"
+    return message, "aws sso login    # or renew them as you did before; then repeat the command"
 
 
 def _is_late(error: BaseException) -> bool:

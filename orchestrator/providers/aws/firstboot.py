@@ -1,8 +1,7 @@
-"""The user-data: what cloud-init does at the machine's first boot. Pure.
-
-A `#cloud-config` document, written as JSON, which is YAML. `bootcmd` runs at every boot, before the ssh
-server starts: first it arms the deadline and the timer that ends a machine without clients. Every process of
-the machine can read the document. Its only secret is a host key, which is replaced at first contact.
+"""The user-data: instructions for cloud-init at the machine's boots. Pure. A `#cloud-config` document,
+written as JSON, which is valid YAML. `bootcmd` runs at every boot, before the ssh server starts: first it
+arms the deadline and the timer that ends a machine without clients. Every process of the machine can read the
+document. Its only secret is a host key, which is replaced at first contact.
 """
 
 from __future__ import annotations
@@ -59,7 +58,7 @@ stop=$(($(up) + left))
   end ) </dev/null >/dev/null 2>&1 &
 """.replace("@NOTE@", NOTE)
 
-# $1: the script that the machine was given. Once, and before anybody can log in.
+# $1: the script of the machine's spec. It runs once, before anybody can log in.
 _ONCE = r"""
 done=/var/lib/orch/first-boot
 [ -e "$done" ] && exit 0

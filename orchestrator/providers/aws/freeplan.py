@@ -1,4 +1,4 @@
-"""The Free plan of a new AWS account: it launches a few small types and refuses all others.
+"""The Free plan of a new AWS account: it launches only a few small machine types.
 
 The code of that refusal, `InvalidParameterCombination`, has other causes too
 (aws-samples/eks-workshop-v2#1644, splunk/attack_range#1302), so the Free Tier API is asked for the account's
@@ -27,7 +27,7 @@ def is_limited(clients: Clients) -> bool:
         with asking(clients, HOME):
             answer = clients.client("freetier", HOME).get_account_plan_state()
     except ProviderError as error:
-        if error.code == "ResourceNotFoundException":  # an account that is older than the plans
+        if error.code == "ResourceNotFoundException":  # an account from before plans existed
             return False
         raise
     return bool(answer.get("accountPlanType") == "FREE")
@@ -61,6 +61,6 @@ def explained(error: ProviderError, clients: Clients, instance_type: str) -> Pro
 
 def _sentence(instance_type: str) -> str:
     return (
-        f"The AWS account is on the Free plan, which launches {', '.join(TYPES)} and nothing else: "
-        f"no {instance_type}. The Paid plan may launch it."
+        f"The AWS account is on the Free plan, which launches only {', '.join(TYPES)}, not {instance_type}. "
+        "The Paid plan may launch it."
     )

@@ -1,8 +1,6 @@
-"""The security group by which the machines of a group reach each other.
-
-It admits TCP at the group's ports from itself and lets out the same: a new security group lets everything
-out, and what the machines' own groups forbid must stay forbidden. Every step looks first, so it may be
-repeated.
+"""The security group through which the machines of a group connect to each other. It admits TCP at the
+group's ports from itself and to itself only: a new security group would allow all outgoing traffic, which the
+machines' other groups may forbid. Every step checks the present state first, so it may be repeated.
 """
 
 from __future__ import annotations
@@ -51,7 +49,7 @@ def join(
 
 
 def separate(clients: Clients, group: str) -> None:
-    """Delete the security group in whatever region it is; instances that go on are taken out of it."""
+    """Delete the security group, in whichever region it is; running instances are removed from it first."""
     refused: list[ProviderError] = []
 
     def find(region: str) -> list[tuple[str, str]]:
@@ -80,7 +78,7 @@ def _name(group: str) -> str:
 
 def _running(identity: str, instance: Described | None) -> Described:
     if instance is None or instance["State"]["Name"] != "running":
-        raise ProviderError(Fault.INVALID, f"{identity} does not run.", code="NotRunning")
+        raise ProviderError(Fault.INVALID, f"{identity} is not running.", code="NotRunning")
     return instance
 
 
@@ -108,7 +106,7 @@ def _made(clients: Clients, region: str, group: str, vpc: str, ports: range) -> 
         found = _groups(clients, region, named)
     if not found:
         raise ProviderError(
-            Fault.TRANSIENT, f"EC2 does not show {_name(group)} yet, which it has.", code=_UNKNOWN[0]
+            Fault.TRANSIENT, f"EC2 does not list {_name(group)} yet, which exists.", code=_UNKNOWN[0]
         )
     identity = str(found[0]["GroupId"])
     ec2 = clients.ec2(region)
@@ -128,7 +126,7 @@ def _made(clients: Clients, region: str, group: str, vpc: str, ports: range) -> 
 
 
 def _create(clients: Clients, region: str, group: str, vpc: str) -> None:
-    """Create the security group. It may exist: another call may have created it, or one without an answer."""
+    """Create the security group, unless another call, or an earlier one without an answer, has created it."""
     ours = {"Name": _name(group), tags.MACHINE: _name(group), LABEL_LEASE: group}
     tagged = {
         "ResourceType": "security-group",
@@ -168,7 +166,7 @@ def _set_rules(
 
 
 def _changed(clients: Clients, region: str, call: Any) -> None:
-    """Make a call that changes the new group, which EC2 may not know everywhere yet."""
+    """Make a call that changes the new group; repeated while EC2 does not find the group."""
     try:
         with asking(clients, region):
             call()
@@ -206,7 +204,7 @@ def _members(clients: Clients, region: str, identity: str) -> list[dict[str, Any
 
 
 def _attach(clients: Clients, region: str, instance: Described, identity: str, *, member: bool) -> None:
-    """Put the primary interface into the security group, or take it out."""
+    """Add the primary interface to the security group, or remove it."""
     interface = _interface(instance)
     now = [str(one["GroupId"]) for one in interface["Groups"]]
     if (identity in now) == member:
@@ -241,7 +239,7 @@ def _delete(clients: Clients, region: str, identity: str) -> None:
                 Fault.TRANSIENT,
                 f"EC2 still needs the security group {identity}: its machines are ending.",
                 code=error.code,
-                exists=f"The security group {identity} in {region}, at no price.",
+                exists=f"The security group {identity} in {region}, which costs nothing.",
             ) from error
         if error.code not in _UNKNOWN:
             raise

@@ -1,4 +1,4 @@
-"""Find the user's own AWS region as the AWS tools do, without loading a library."""
+"""Find the user's configured AWS region as the AWS tools do, without loading a library."""
 
 from __future__ import annotations
 

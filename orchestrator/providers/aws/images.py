@@ -2,8 +2,8 @@
 name.
 
 GPUs before Turing need the proprietary kernel modules (NVIDIA Driver Installation Guide, "Kernel Modules"):
-AWS has an image of its own for "G3, P3, P3dn" (DLAMI release notes). Its system is older, and AWS hides
-images that are marked as deprecated, two years after they were made, unless they are asked for.
+AWS has a separate image for "G3, P3, P3dn" (DLAMI release notes). Its system is older. AWS hides images two
+years after their creation, when they are deprecated, unless a request includes them.
 """
 
 from __future__ import annotations
@@ -194,7 +194,7 @@ def _image(found: Mapping[str, Any]) -> Image:
 
 
 def _own_user(found: Mapping[str, Any]) -> str:
-    """Return the login user of an image that orch made; tags are seen by their own account only."""
+    """Return the login user of an image that orch created; tags are visible to the image's account only."""
     ours = tags.tags_in(found)
     return ours.get(tags.LOGIN, "") if tags.IMAGE in ours else ""
 

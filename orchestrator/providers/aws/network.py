@@ -38,7 +38,7 @@ def _groups(clients: Clients, region: str, named: Sequence[str]) -> tuple[tuple[
 def _no_group(region: str) -> ProviderError:
     error = ProviderError(
         Fault.INVALID,
-        f"There is no security group called {GROUP} in {region}, so nobody could reach a machine there.",
+        f"There is no security group called {GROUP} in {region}, so a machine there could not be reached.",
         code="InvalidGroup.NotFound",
         next_command=f"orch setup aws --region {region}"
         "    # or, for one of yours: export ORCH_AWS_SECURITY_GROUP=sg-…",

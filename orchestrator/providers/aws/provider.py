@@ -52,7 +52,7 @@ from orchestrator.providers.retry import RetryingProvider
 from orchestrator.providers.undecided import undecided
 
 VISIBLE_WITHIN_S = 180.0
-"""Seconds until EC2 surely lists a new machine; usually it takes a few."""
+"""Seconds after which EC2 certainly lists a new machine; usually it takes a few."""
 
 _LIVES = 50
 _POLL_S = 1.0
@@ -120,7 +120,9 @@ class AwsProvider(InstanceImages):
                 self._made[made.id] = time.monotonic()
                 return made
         raise ProviderError(
-            Fault.CONFLICT, f"{tags.name_of(spec)} has ended {_LIVES} times today.", code=_DEAD_TOKEN
+            Fault.CONFLICT,
+            f"{tags.name_of(spec)} was created and has ended {_LIVES} times today.",
+            code=_DEAD_TOKEN,
         )
 
     def list(self, labels: Labels) -> Sequence[Machine]:
@@ -157,7 +159,7 @@ class AwsProvider(InstanceImages):
     def _unknown_yet(self, machine: Machine, code: str) -> ProviderError:
         return ProviderError(
             Fault.TRANSIENT,
-            f"EC2 has just created {machine.id} and does not find it yet.",
+            f"EC2 has just created {machine.id} and does not list it yet.",
             code=code,
             exists=f"{machine.id} at ${machine.price:.2f}/h",
         )
@@ -201,7 +203,7 @@ class AwsProvider(InstanceImages):
         return endings.ending_of(instance, region) if instance else None
 
     def join(self, group: str, machines: Sequence[Machine], ports: range) -> Sequence[str]:
-        """Connect them by a security group of their own; the addresses are private ones of their network."""
+        """Connect the machines by a security group; returns their private addresses."""
         require_sound(group, ports)
         found = {one.id: self._described(self._region(one), _identity(one)) for one in machines}
         return security_group.join(self._clients, set(map(self._region, machines)), group, found, ports)
@@ -223,14 +225,15 @@ class AwsProvider(InstanceImages):
 
     @functools.cached_property
     def _principal(self) -> str:
-        """Return the caller's ARN; "" for a session with a generated name, which is new each time."""
+        """Return the caller's ARN; "" for a session with a generated name, which is different each time."""
         arn = self._clients.identity()
         return tags.lasting_principal(arn)
 
     # ------------------------------------------------------------ host keys
 
     def vouch(self, machine: Machine, host_keys: Sequence[str]) -> None:
-        """Make `host_keys` the keys that prove the machine: its one key, or its next and its present one.
+        """Record `host_keys` as the valid host keys of the machine: its only one, or its next and its present
+        one.
 
         Returns when EC2 shows the new tags. `host_keys[0]` must have been read over a connection that the
         machine's former key verified.
@@ -342,7 +345,7 @@ class AwsProvider(InstanceImages):
             Fault.CONFLICT,
             f"{tags.name_of(spec)} was requested before with other parameters, and EC2 does not list it.",
             code=_OTHER_REQUEST,
-            exists=f"A {spec.offer.instance_type} in {spec.offer.zone} may run, at "
+            exists=f"A {spec.offer.instance_type} in {spec.offer.zone} may be running, at "
             f"${spec.offer.price:.2f}/h.",
             next_command="orch status --live",
         )

@@ -1,5 +1,5 @@
-"""Check whether AWS would create a machine for this user now, and what is missing. Uses reads and dry
-runs only.
+"""Check whether AWS would create a machine for this user now, and what is missing. Only reads and dry
+runs.
 """
 
 from __future__ import annotations
@@ -77,9 +77,7 @@ def examine(wanted: Wanted, environ: Mapping[str, str] = os.environ) -> Readines
 
 
 def before_up(wanted: Wanted, environ: Mapping[str, str] = os.environ) -> tuple[Check, ...]:
-    """Run the checks of what would stop `up` at its first offer: credentials, network, account
-    plan, quota.
-    """
+    """Check what would stop `up` at its first offer: credentials, network, account plan, quota."""
     settings = read(environ)
     first = wanted.offers[0]
     same = [o for o in wanted.offers if (o.region, o.instance_type) == (first.region, first.instance_type)]
@@ -146,7 +144,7 @@ def _credentials(clients: Clients) -> tuple[Check, Identity | None]:
     except ProviderError as error:
         if error.fault is Fault.AUTH:
             return missing(Topic.CREDENTIALS, name, _unusable(error), _LOGIN), None
-        detail = f"{error.message.rstrip('.')}. Is this computer connected, and the endpoint right?"
+        detail = f"{error.message.rstrip('.')}. Check the network connection and the endpoint."
         return missing(Topic.ENDPOINT, "sts", detail, error.next_command), None
     identity = Identity(str(answer["Arn"]), str(answer["Account"]))
     return ok(Topic.CREDENTIALS, name, f"{identity.arn} ({_source()})"), identity
@@ -154,7 +152,7 @@ def _credentials(clients: Clients) -> tuple[Check, Identity | None]:
 
 def _unusable(error: ProviderError) -> str:
     cause = error.__cause__ or error
-    return f"There are no credentials that AWS takes: {text_of(cause).rstrip('.')} ({code_of(cause)})."
+    return f"There are no credentials that AWS accepts: {text_of(cause).rstrip('.')} ({code_of(cause)})."
 
 
 def _source() -> str:
@@ -162,7 +160,7 @@ def _source() -> str:
     import boto3
 
     found = boto3.Session().get_credentials()
-    return f"found by: {found.method}" if found else "found nowhere"
+    return f"found by: {found.method}" if found else "not found"
 
 
 def _endpoints(clients: Clients) -> dict[str, str]:
@@ -178,7 +176,7 @@ def _told(endpoints: Mapping[str, str]) -> tuple[Check, ...]:
     for name, url in endpoints.items():
         shared.setdefault(url, []).append(name)
     return tuple(
-        ok(Topic.ENDPOINT, "elsewhere", f"{', '.join(names)} are asked at {url}, not at Amazon's address")
+        ok(Topic.ENDPOINT, "elsewhere", f"{', '.join(names)} are called at {url}, not at Amazon's address")
         for url, names in shared.items()
     )
 
@@ -214,7 +212,7 @@ def _left_out(settings: Settings, region: str) -> Check | None:
     """Check that the region is in ORCH_AWS_REGIONS if that is set: `up` creates nothing elsewhere."""
     if not settings.regions or region in settings.regions:
         return None
-    detail = f"ORCH_AWS_REGIONS leaves it out: it has {', '.join(settings.regions)}."
+    detail = f"ORCH_AWS_REGIONS does not include it; it has {', '.join(settings.regions)}."
     return missing(
         Topic.REGION, region, detail, f"export ORCH_AWS_REGIONS={','.join((*settings.regions, region))}"
     )
@@ -246,7 +244,7 @@ def _region(clients: Clients, region: str) -> Check:
 def _unasked(region: str, error: ProviderError) -> Check:
     if error.fault is Fault.AUTH and error.code in ("UnauthorizedOperation", "AccessDenied"):
         # It answers, so the other checks may still work; the missing permission has a line of its own.
-        return ok(Topic.REGION, region, "answers; whether it is enabled was not told")
+        return ok(Topic.REGION, region, "answers; whether it is enabled is not known")
     if error.fault is Fault.AUTH:
         enable = f"aws account enable-region --region-name {region}"
         return missing(Topic.REGION, region, f"{error.message} It may not be enabled.", enable)

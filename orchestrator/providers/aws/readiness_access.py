@@ -1,4 +1,4 @@
-"""Find out which permissions AWS grants: by dry runs, harmless reads, and the policy simulator.
+"""Find out which permissions the caller has: by dry runs, harmless reads, and the policy simulator.
 
 A dry run changes nothing. It answers DryRunOperation if the caller may do this, and UnauthorizedOperation if
 not. A policy may allow an action only for machines with orch's tags. If no such machine exists, a dry run
@@ -30,7 +30,7 @@ _ANSWERED = frozenset({"DryRunOperation", "ParameterNotFound", "NoSuchResourceEx
 
 @dataclass(frozen=True)
 class Situation:
-    """The request to check. `request`: parameters of RunInstances, {} without an offer. `whole`: image and
+    """The launch to check. `request`: parameters of RunInstances, {} without an offer. `whole`: image and
     network are known.
     """
 
@@ -43,8 +43,8 @@ class Situation:
 @dataclass(frozen=True)
 class Heard:
     """The answer to one call. `allowed`: whether the permission is granted, None if the answer does not show
-    it. `action`: the refused one. `settled`: the refusal applies to every machine. `code`: the error code of
-    AWS.
+    it. `action`: the refused action. `settled`: the refusal applies to every machine. `code`: the error code
+    of AWS.
     """
 
     allowed: bool | None
@@ -55,7 +55,7 @@ class Heard:
 
 
 def look(caller: Caller, situation: Situation) -> tuple[Check, ...]:
-    """Return one check for each permission that this situation needs."""
+    """Return one check for each permission that this launch needs."""
     simulation = Simulation(caller, situation.offer)
     target = _own_instance(caller)
     heard = {name: _heard(probe) for name, probe in _probes(caller, situation, target or _NOBODYS).items()}
@@ -130,7 +130,9 @@ def _probes(caller: Caller, situation: Situation, target: str) -> dict[str, Call
 
 
 def _own_instance(caller: Caller) -> str:
-    """Return an instance with orch's tag, to see what policies allow for those; "" if there is none."""
+    """Return an instance with orch's tag, for dry runs of permissions that policies limit to that tag; "" if
+    there is none.
+    """
     from botocore.exceptions import BotoCoreError, ClientError
     from botocore.parsers import ResponseParserError
 
@@ -199,22 +201,24 @@ def _not_granted(permission: Permission, heard: Heard, decision: str, *, denied:
     remedy = json.dumps(permissions.policy([permission])["Statement"])
     if permission.needed == {"doctor"}:
         why = heard.why or "no answer"
-        return unknown(Topic.PERMISSION, name, f"{why}; the doctor alone asks it, to {said}", remedy)
+        return unknown(Topic.PERMISSION, name, f"{why}; only `orch doctor` needs it, to {said}", remedy)
     if permission.instead:
         return unknown(Topic.PERMISSION, name, f"not granted; without it {permission.instead}", remedy)
     if permission.name == "iam:CreateServiceLinkedRole":
-        detail = f"not known to be granted; needed to {said}, and only where {permission.when}"
+        detail = f"not known to be granted; needed to {said}, and only if {permission.when}"
         return unknown(Topic.PERMISSION, name, detail, remedy)
     if not denied:
         return unknown(Topic.PERMISSION, name, f"needed to {said}; {_untold(heard)}", remedy)
-    why = "a policy denies it, which no Allow mends" if decision == "explicitDeny" else "refused"
+    why = (
+        "a policy denies it, and an Allow does not override that" if decision == "explicitDeny" else "refused"
+    )
     return missing(Topic.PERMISSION, name, f"{why}; needed to {said}", remedy)
 
 
 def _untold(heard: Heard) -> str:
     if heard.code.startswith("InvalidInstanceID") or heard.allowed is False:
         return (
-            "AWS tells it only for a machine that exists, and there is none of orch's; with "
-            "iam:SimulatePrincipalPolicy the doctor can tell"
+            "AWS answers only for an existing machine, and orch has none; with iam:SimulatePrincipalPolicy "
+            "`orch doctor` can check it"
         )
-    return heard.why or "AWS has no way to ask it without iam:SimulatePrincipalPolicy"
+    return heard.why or "it cannot be checked without iam:SimulatePrincipalPolicy"

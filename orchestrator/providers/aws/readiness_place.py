@@ -43,8 +43,8 @@ class Site:
 
 @dataclass(frozen=True)
 class Found:
-    """`request`: the parameters of RunInstances without a token; {} without an offer. `whole`: neither image
-    nor network is missing in it.
+    """`request`: the parameters of RunInstances without a token; {} without an offer. `whole`: image and
+    network are in it.
     """
 
     checks: tuple[Check, ...]
@@ -76,7 +76,7 @@ def look(site: Site) -> Found:
 
 
 def before_up(site: Site) -> Iterator[Check]:
-    """Check network and ssh. A zone without a subnet is not reported, because `up` goes on to the next
+    """Check network and ssh. A zone without a subnet is not reported, because `up` continues with the next
     offer.
     """
     plugged, found = _networks(site)
@@ -85,7 +85,7 @@ def before_up(site: Site) -> Iterator[Check]:
 
 
 def _nothing_offered(site: Site) -> Check:
-    detail = f"The catalog records nothing in {site.region} that serves."
+    detail = f"The catalog has no offer in {site.region} that fits."
     return missing(Topic.REGION, "offers", detail, f"orch catalog refresh aws --region {site.region}")
 
 
@@ -140,7 +140,9 @@ def _network_check(
 
 
 def _unseen(error: ProviderError) -> str:
-    """Return the text for something that could not be read; the missing permission has a check of its own."""
+    """Return the text for something that could not be read; the missing permission is reported by another
+    check.
+    """
     cause = error.__cause__
     return (
         f"not seen: {refused_action(cause)} is refused"
@@ -173,17 +175,19 @@ def _ssh(site: Site, plugged: request.Network | None) -> Iterator[Check]:
             f"--region {site.region} --group-id {plugged.groups[0]} --protocol tcp --port 22 "
             "--cidr YOUR.ADDRESS/32"
         )
-        yield missing(Topic.NETWORK, name, "The security group lets no ssh in (port 22).", remedy)
+        yield missing(Topic.NETWORK, name, "The security group does not admit ssh (port 22).", remedy)
     elif {"0.0.0.0/0", "::/0"} & set(sources):
         yield warning(
             Topic.NETWORK,
             name,
-            f"The security group {name} lets ssh in from anywhere.",
+            f"The security group {name} admits ssh from anywhere.",
             f"aws ec2 revoke-security-group-ingress --region {site.region} --group-id {plugged.groups[0]} "
             "--protocol tcp --port 22 --cidr 0.0.0.0/0 && orch setup aws",
         )
     else:
-        yield ok(Topic.NETWORK, name, f"lets ssh in from {', '.join(sources)} alone; be there")
+        yield ok(
+            Topic.NETWORK, name, f"admits ssh from {', '.join(sources)} only; your address must be among them"
+        )
 
 
 def _admits(rule: Mapping[str, Any]) -> bool:
@@ -213,7 +217,7 @@ def _image(site: Site, offer: Offer) -> tuple[request.Image | None, tuple[Check,
         return None, (unknown(Topic.IMAGE, name, _unseen(error)),)
     told = f"{image.id} ({image.name})"
     if not (site.settings.user or image.user):
-        detail = f"Nobody knows who logs in to {told}."
+        detail = f"The login user of {told} is not known."
         return image, (missing(Topic.IMAGE, name, detail, "export ORCH_AWS_USER=…"),)
     return image, (ok(Topic.IMAGE, name, told),)
 
@@ -228,14 +232,14 @@ def quota(site: Site) -> tuple[Check, ...]:
     offer = site.offers[0]
     limit = quota_of(offer.instance_type, spot=offer.spot)
     if not limit.code:
-        detail = f"{limit.name}: the console alone tells it."
+        detail = f"{limit.name}: only the console shows it."
         return (unknown(Topic.QUOTA, limit.name, detail, limit.address(site.region)),)
     name = limit.code
     try:
         allowed, used = _limit(site, limit), _used(site, limit, offer)
     except ProviderError as error:
         return (unknown(Topic.QUOTA, name, _unseen(error), limit.address(site.region)),)
-    told = f"{limit.name}: {used} of {allowed:g} vCPUs in use; {offer.instance_type} takes {offer.cpus}"
+    told = f"{limit.name}: {used} of {allowed:g} vCPUs in use; {offer.instance_type} needs {offer.cpus}"
     if used + offer.cpus <= allowed:
         return (ok(Topic.QUOTA, name, told),)
     ask = str(limit.request(site.region)).replace("VCPUS", str(max(used + offer.cpus, round(2 * allowed))))

@@ -1,4 +1,4 @@
-"""Ask IAM's policy simulator about the caller: it shows what a policy allows under a condition."""
+"""Call IAM's policy simulator for the caller: it shows what a policy allows under a condition."""
 
 from __future__ import annotations
 
@@ -31,10 +31,10 @@ class Simulation:
         self._caller = caller
         self._offer = offer
         self.refusal = ""
-        """The code with which the simulator refuses to answer; "" while it answers."""
+        """The error code of the simulator's refusal; "" while it answers."""
 
     def decision(self, permission: Permission) -> str:
-        """Return what the caller's policies decide for resources that orch creates: allowed, implicitDeny
+        """Return the decision of the caller's policies for resources that orch creates: allowed, implicitDeny
         or explicitDeny; "" if unknown.
         """
         said: set[str] = set()

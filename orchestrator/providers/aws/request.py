@@ -75,7 +75,7 @@ def run_instances(
 ) -> dict[str, Any]:
     """Return all parameters except the ClientToken. `is_block`: the reservation is a capacity block.
 
-    Raises ProviderError(INVALID) for what EC2 would refuse.
+    Raises ProviderError(INVALID) for values that EC2 would refuse.
     """
     require_sound(spec, image)
     proof = tags.INJECTED if host_key else tags.CONSOLE

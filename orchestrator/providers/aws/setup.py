@@ -1,8 +1,7 @@
-"""Create a security group in the default network that admits ssh from the caller's address: all that `up`
-needs.
+"""Create a security group in the default network that admits ssh from the caller's address, as `up` needs it.
 
-An administrator of the network runs this. Its calls are therefore not in the table of permissions, which
-lists those that orch needs for machines.
+An administrator of the network runs this. Its calls are therefore not in the table of permissions that orch
+needs for machines.
 """
 
 from __future__ import annotations
@@ -17,7 +16,7 @@ from orchestrator.providers.aws.network import GROUP
 from orchestrator.providers.aws.settings import read
 
 _MARK = "orch-setup"
-"""The tag of everything that setup creates; nothing else is removed again."""
+"""The tag of everything that setup creates; `--undo` removes only things with this tag."""
 _PRESENT = frozenset({"InvalidGroup.Duplicate", "InvalidPermission.Duplicate"})
 _ABSENT = "InvalidGroup.NotFound"
 _IN_USE = "DependencyViolation"
@@ -33,7 +32,7 @@ def lacking(source: str, region: str | None, environ: Mapping[str, str]) -> tupl
         steps.append(SetupStep(f"security group {GROUP}", detail, lambda: _make_group(clients, where, vpc)))
     if found is None or not admits(_sources(found), source):
         rule = SetupStep(
-            f"rule of {GROUP}", f"ssh (tcp:22) from {source} alone", lambda: _admit(clients, where, source)
+            f"rule of {GROUP}", f"ssh (tcp:22) from {source} only", lambda: _admit(clients, where, source)
         )
         steps.append(rule)
     return _place(clients, where), steps

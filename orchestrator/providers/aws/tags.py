@@ -1,14 +1,14 @@
-"""Instances as EC2 describes them, and the tags that mark those of orch. Pure.
+"""Convert EC2's descriptions of instances, and the tags of orch's machines. Pure.
 
-The labels are tags as they stand. Beside them, written by the same create call:
+Labels become tags unchanged. Further tags of the same create call:
 
-orch-machine      name of the machine: the spec's id and attempt. Whatever has this tag is ours.
+orch-machine      name of the machine: the spec's id and attempt. Resources with this tag belong to orch.
 orch-deadline     seconds since 1970
 orch-price        US dollars an hour, as offered
 orch-login        the user who logs in
-orch-host-key     how the machine proves itself: "type base64"; orch-host-key-next beside it during a change
-orch-proof        its origin: injected, console, or renewed (created there, over a verified connection)
-orch-image        name of an image that was made of a machine; on it and on its snapshots
+orch-host-key     the public host key: "type base64"; orch-host-key-next beside it during a change
+orch-proof        the key's origin: injected, console, or renewed (created there, over a verified connection)
+orch-image        name of an image that was created from a machine; on it and on its snapshots
 Name              as the console shows it
 """
 
@@ -169,5 +169,5 @@ _PASSING_SESSION = re.compile(
 
 
 def lasting_principal(arn: str) -> str:
-    """Return the ARN of who calls; "" for a session whose name another session of the same user has not."""
+    """Return the caller's ARN; "" for a session with a generated name, which is different each time."""
     return "" if _PASSING_SESSION.search(arn) else arn

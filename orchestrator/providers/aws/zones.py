@@ -1,4 +1,6 @@
-"""Spread the offers of a region over its zones, so that one sold-out zone does not exclude the others."""
+"""Spread the offers of a region over its zones, so that a zone without capacity does not exclude the
+others.
+"""
 
 from __future__ import annotations
 

@@ -1,4 +1,6 @@
-"""The calls of Google's API that orch makes: plain JSON in and out, ProviderError for a refusal."""
+"""The calls of Google's API that orch makes, with plain JSON arguments and results. A refusal raises
+ProviderError.
+"""
 
 from __future__ import annotations
 
@@ -25,17 +27,17 @@ _INSERT_S = 300.0
 _RULE_S = 120.0
 _HARMLESS = frozenset({"NO_RESULTS_ON_PAGE", "DEPRECATED_RESOURCE_USED", "DEPRECATED_TYPE_USED"})
 
-GET = Doing("look at the machine", "compute.instances.get")
-INSERT = Doing("make the machine", "compute.instances.create")
-DELETE = Doing("end the machine", "compute.instances.delete")
+GET = Doing("read the machine", "compute.instances.get")
+INSERT = Doing("create the machine", "compute.instances.create")
+DELETE = Doing("delete the machine", "compute.instances.delete")
 LIST = Doing("list the machines", "compute.instances.list")
 ATTRIBUTES = Doing("read the machine's guest attributes", "compute.instances.getGuestAttributes")
 FOLLOW = Doing("follow the operation", "compute.zoneOperations.get")
-HISTORY = Doing("learn what became of the machine", "compute.zoneOperations.list")
+HISTORY = Doing("find out how the machine ended", "compute.zoneOperations.list")
 FAMILY = Doing("find the image", "compute.images.getFromFamily")
 IMAGE = Doing("find the image", "compute.images.get")
 ZONES = Doing("list the zones", "compute.zones.list")
-RULE = Doing("look at the firewall rule of the group", "compute.firewalls.get")
+RULE = Doing("read the firewall rule of the group", "compute.firewalls.get")
 RULES = Doing("list the firewall rules", "compute.firewalls.list")
 CONNECT = Doing("connect the machines", "compute.firewalls.create")
 RECONNECT = Doing("change which machines are connected", "compute.firewalls.update")
@@ -131,7 +133,7 @@ class Calls:
             return [_plain(found) for found in self._clients.operations.list(request=request, **_once())]
 
     def guest_attributes(self, zone: str, name: str, path: str) -> Sequence[Json]:
-        """Return what the guest wrote below `path`; empty if nothing, or if the machine is gone."""
+        """Return the guest attributes below `path`; empty if there are none, or if the machine is gone."""
         with self._refusing(ATTRIBUTES):
             compute = self._clients.compute
             request = compute.GetGuestAttributesInstanceRequest(
@@ -159,7 +161,7 @@ class Calls:
             return [_plain(rule) for rule in self._clients.firewalls.list(request=request, **_once())]
 
     def make_firewall(self, rule: Json) -> None:
-        """Create the rule. Returns once it holds."""
+        """Create the rule. Returns once it is in force."""
         with self._refusing(CONNECT):
             made = self._clients.compute.Firewall.from_json(json.dumps(rule))
             begun = self._clients.firewalls.insert_unary(
@@ -168,7 +170,7 @@ class Calls:
         self._await_rule(begun, CONNECT)
 
     def change_firewall(self, name: str, changed: Json) -> None:
-        """Replace these fields of the rule. Returns once it holds so."""
+        """Replace these fields of the rule. Returns once the change is in force."""
         with self._refusing(RECONNECT):
             fields = self._clients.compute.Firewall.from_json(json.dumps(changed))
             begun = self._clients.firewalls.patch_unary(
@@ -191,7 +193,7 @@ class Calls:
         if refusal is not None and not (doing is SEPARATE and _is_absence(refusal)):
             raise self.refusal(refusal, doing)
         if not is_done(ended):
-            message = f"Google was asked to {doing.what}, and has not done it yet."
+            message = f"Google accepted the request to {doing.what}, but has not finished yet."
             raise ProviderError(Fault.TRANSIENT, message, code="StillMaking")
 
     def _project_operation(self, name: str) -> Json | None:
@@ -239,7 +241,7 @@ class Calls:
 
     def sells(self, offer: Offer, attached: str = "") -> bool:
         """Return whether the offer's zone has its machine type, and the GPU that is `attached`: a zone may
-        have n1 and no T4. True if Google does not say.
+        have n1 but no T4. True if that is not known.
         """
         clients, place = self._clients, {"project": self.project, "zone": offer.zone}
         try:
@@ -344,6 +346,6 @@ def require_complete(answer: Json) -> None:
     if unseen:
         raise ProviderError(
             Fault.TRANSIENT,
-            f"Google could not say what exists in {', '.join(unseen)}.",
+            f"Google did not list the machines in {', '.join(unseen)}.",
             code="Unreachable",
         )

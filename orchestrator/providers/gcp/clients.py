@@ -57,8 +57,8 @@ def project_in(environ: Mapping[str, str]) -> str:
 def no_project() -> ProviderError:
     return ProviderError(
         Fault.INVALID,
-        "No project of Google Cloud is set: neither by GOOGLE_CLOUD_PROJECT or CLOUDSDK_CORE_PROJECT, nor "
-        "by the credentials.",
+        "No Google Cloud project is set: neither by GOOGLE_CLOUD_PROJECT or CLOUDSDK_CORE_PROJECT, nor by "
+        "the credentials.",
         code="NoProject",
         next_command="export GOOGLE_CLOUD_PROJECT=my-project",
     )
@@ -70,7 +70,7 @@ class Clients:
     def __init__(self, environ: Mapping[str, str]) -> None:
         self._environ = dict(environ)
         self.told_at: datetime | None = None
-        """When Google answered last, by its own clock; None where that did not show."""
+        """The time of Google's last answer, by its clock; None if unknown."""
 
     @functools.cached_property
     def compute(self) -> Any:
@@ -104,7 +104,7 @@ class Clients:
 
     @property
     def identity(self) -> str:
-        """Return the account of the credentials, as far as it is known without a request."""
+        """Return the account of the credentials in words, as far as it is known without a request."""
         if self._anonymous:
             return "nobody (anonymous)"
         return self.account or "the application-default credentials"

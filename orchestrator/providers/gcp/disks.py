@@ -1,4 +1,4 @@
-"""The disks of Compute Engine from which a machine can boot, with the prices of us-central1.
+"""The disk types of Compute Engine from which a machine can boot, with the prices of us-central1.
 
 Limits: the pages on Persistent Disk and on Hyperdisk of the Compute Engine documentation. Prices: Google's
 price list of 2026.

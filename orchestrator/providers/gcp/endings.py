@@ -14,7 +14,7 @@ Json = Mapping[str, Any]
 _TAKEN_BACK = "compute.instances.preempted"
 _WHY = {
     "compute.instances.hostError": ("its host failed", Fault.TRANSIENT),
-    "compute.instances.terminateOnHostMaintenance": ("its host was to be maintained", Fault.TRANSIENT),
+    "compute.instances.terminateOnHostMaintenance": ("its host needed maintenance", Fault.TRANSIENT),
     "compute.instances.guestTerminate": (
         "it powered itself off (its deadline, idleness, or somebody on it)",
         None,
@@ -27,11 +27,11 @@ _WHY = {
 
 
 def ending_of(operations: Iterable[Json], name: str, zone: str) -> Ending:
-    """Return how a machine that is not running any more ended, from its operations."""
+    """Return how a stopped or deleted machine ended, from its operations."""
     done = {str(operation.get("operationType", "")): operation for operation in operations}
     if _TAKEN_BACK in done:
         when = str(done[_TAKEN_BACK].get("insertTime", ""))
-        message = f"Google took the spot machine {name} in {zone} back at {when} ({_TAKEN_BACK})."
+        message = f"Google took back the spot machine {name} in {zone} at {when} ({_TAKEN_BACK})."
         return Ending(message, Fault.CAPACITY, "preempted", preempted=True, at=_seconds(when))
     for kind, (why, fault) in _WHY.items():
         if kind in done:
@@ -39,7 +39,7 @@ def ending_of(operations: Iterable[Json], name: str, zone: str) -> Ending:
             message = f"Google ended {name} in {zone} at {when}: {why} ({kind})."
             return Ending(message, fault, kind, at=_seconds(when))
     return Ending(
-        f"Google knows of no machine {name} in {zone} any more: its deadline came, or it was deleted."
+        f"Google no longer has a machine {name} in {zone}: it reached its deadline, or was deleted."
     )
 
 

@@ -62,7 +62,7 @@ _UNBILLED = frozenset(
     {"billingdisabled", "billingnotenabled", "ureqprojectbillingnotfound", "ureqprojectbillingnotopen"}
 )
 _VAGUE = frozenset({"forbidden", "permissiondenied"})
-"""Codes that say less than the one beside them."""
+"""Codes that are less specific than another code in the same answer."""
 
 # Several codes may come together (VM_MIN_COUNT_NOT_REACHED and QUOTA_EXCEEDED): the first of these counts.
 _PRECEDENCE = (
@@ -138,7 +138,7 @@ def of_answer(status: int, error: Json) -> Refusal:
     codes = [str(entry["reason"]) for entry in entries if entry.get("reason")]
     codes += [str(detail["reason"]) for detail in details if detail.get("reason")]
     code, fault = _decide(codes)
-    # The status counts if the reason is less specific, such as `required` of a 401.
+    # The status decides if the reason is less specific, such as `required` of a 401.
     if fault is Fault.UNKNOWN or (status in (401, 429) and fault is Fault.INVALID):
         fault = _BY_STATUS.get(status, Fault.UNKNOWN)
     return Refusal(
@@ -187,9 +187,7 @@ def _flat(details: Sequence[Json]) -> Iterator[Json]:
 
 
 def _told(error: Json, entries: Sequence[Json], details: Sequence[Json]) -> dict[str, Any]:
-    """Return what can be shown in addition to the code: from the structured details, else from the
-    message.
-    """
+    """Return further values for the message: from the structured details, else from Google's text."""
     words = " ".join(str(entry.get("message", "")) for entry in (error, *entries))
     metadata: dict[str, Any] = {}
     for detail in details:

@@ -1,8 +1,7 @@
-"""The firewall rule by which the machines of a group reach each other.
-
-It admits TCP at the group's ports from the internal addresses of its members to the same addresses; nothing
-of the machines changes. Addresses are given to other machines later, so the rule's description also has the
-numeric ids of the members, which are not. Every step looks first, so it may be repeated.
+"""The firewall rule through which the machines of a group connect to each other. It admits TCP at the group's
+ports from the internal addresses of its members to the same addresses; the machines themselves are not
+changed. Addresses are reused by later machines, so the rule's description also has the numeric ids of the
+members, which are unique. Every step checks the present state first, so it may be repeated.
 """
 
 from __future__ import annotations
@@ -44,7 +43,7 @@ def join(calls: Calls, group: str, found: Sequence[tuple[str, Json | None]], por
 
 def _running(name: str, instance: Json | None) -> Json:
     if instance is None or seen.state(instance) is not MachineState.RUNNING:
-        raise ProviderError(Fault.INVALID, f"{name} does not run.", code="NotRunning")
+        raise ProviderError(Fault.INVALID, f"{name} is not running.", code="NotRunning")
     return instance
 
 
@@ -74,7 +73,9 @@ def _is_same(there: Json, wanted: Json) -> bool:
 
 
 def _comparable(value: Any) -> Any:
-    """Lists have no order; Google leaves out what is false."""
+    """Return a form for comparison: the order of lists is ignored, and so are false values, which Google
+    omits.
+    """
     return sorted(map(str, map(_sorted, value))) if isinstance(value, list) else value or None
 
 
@@ -93,7 +94,7 @@ def _require_free(calls: Calls, instances: Sequence[Json], group: str) -> None:
 
 
 def _set(calls: Calls, there: Json | None, wanted: Json) -> None:
-    """Make the rule, or change what is there; a rule cannot move to another network."""
+    """Create the rule, or change an existing one; for another network it is created again."""
     if there is not None and last(str(there["network"])) != last(wanted["network"]):
         calls.remove_firewall(wanted["name"])
         there = None
@@ -107,7 +108,7 @@ def _set(calls: Calls, there: Json | None, wanted: Json) -> None:
 
 
 def _made(calls: Calls, wanted: Json) -> Json:
-    """Make the rule; another call, or an earlier one whose answer was lost, may have made it."""
+    """Create the rule, unless another call, or an earlier one without an answer, has created it."""
     try:
         calls.make_firewall(wanted)
     except ProviderError as error:

@@ -1,4 +1,4 @@
-"""Find the user's own region of Google Cloud in the configuration of gcloud, without loading a library."""
+"""Find the user's configured region in gcloud's configuration, without loading a library."""
 
 from __future__ import annotations
 

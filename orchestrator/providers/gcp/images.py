@@ -26,7 +26,7 @@ class Family:
 
 @dataclass(frozen=True)
 class Image:
-    """One image. `path` as projects/P/global/images/NAME; `disk_gib` is the smallest disk that holds it."""
+    """One image. `path` as projects/P/global/images/NAME; `disk_gib`: the smallest disk for it."""
 
     path: str
     disk_gib: int

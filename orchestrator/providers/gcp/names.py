@@ -1,4 +1,4 @@
-"""The names that Google gets: of the machine, of the create call, and of the labels. Pure."""
+"""Names in requests to Google: of the machine, the create call, labels and metadata. Pure."""
 
 from __future__ import annotations
 
@@ -46,7 +46,7 @@ def machine_name(spec: MachineSpec) -> str:
 
 
 def group_name(group: str) -> str:
-    """Return the name of the group's firewall rule: valid, at most 63 characters, another for each group."""
+    """Return the name of the group's firewall rule: valid, at most 63 characters, unique for each group."""
     plain = f"{GROUP_PREFIX}{group}"
     return plain if is_name(plain) else _marked(GROUP_PREFIX, group, group)
 
@@ -93,7 +93,8 @@ def last(url: str) -> str:
 
 
 EARLIER_S = 60
-"""Seconds by which Google's deletion comes before the deadline, for deadlines that are at least LONG_S away.
+"""Seconds before the deadline at which Google deletes the machine, for deadlines that are at least LONG_S
+away.
 """
 
 LONG_S = 600

@@ -1,7 +1,7 @@
 """Follow an operation until it is done, at the endpoint where it was started.
 
-The library's ExtendedOperation always asks Google's public endpoint. Here a client of ours asks for the
-operation by its name.
+The library's ExtendedOperation always uses Google's public endpoint. Here the operation is read by its name
+at the configured endpoint.
 """
 
 from __future__ import annotations
@@ -35,8 +35,8 @@ def follow(
 ) -> Json:
     """Return the operation once `until` holds, or its last state after `patience_s` seconds.
 
-    If Google does not know it any more (`ask` returns None), its last state is returned; whether its effect
-    took place shows the rest.
+    If Google no longer has the operation (`ask` returns None), its last known state is returned; the caller
+    then checks for the effect.
     """
     end = clock() + patience_s
     pause = _FIRST_PAUSE_S

@@ -28,7 +28,7 @@ POLICY = "compute.requireOsLogin"
 API = "oslogin.googleapis.com"
 ROLE = "roles/compute.osAdminLogin"
 PERMISSIONS = ("compute.instances.osAdminLogin", "compute.instances.osLogin")
-"""Either one allows to log in; the first allows sudo too."""
+"""Roles of which either one permits login; the first permits sudo too."""
 
 _IMPORT = Doing("import the lease's ssh key into your login profile", PERMISSIONS[0])
 _LATER_S = 3600
@@ -76,8 +76,8 @@ class OsLogin:
         return self._last
 
     def withdraw(self) -> bool:
-        """Remove the key that was imported last, because its machine was refused. Returns whether there
-        was one.
+        """Remove the most recently imported key, because its machine was refused. Returns whether there was
+        one.
         """
         last, self._last = self._last, None
         if last:
@@ -94,8 +94,8 @@ class OsLogin:
                 self._questions.remove_key(address, fingerprint)
 
     def _is_demanded(self) -> bool:
-        """Return whether the policy is in force; asked once. A policy that may not be read counts as absent;
-        then the insert is refused.
+        """Return whether the policy is in force; requested once. A policy that may not be read counts as
+        absent; if it is in force, Google refuses the insert.
         """
         if self._demanded is None:
             policy = self._questions.policy(POLICY)

@@ -49,11 +49,14 @@ from orchestrator.providers.retry import RetryingProvider
 from orchestrator.providers.undecided import undecided
 
 _LIVES = 4
-"""How often the machine is requested anew if Google answers with an earlier operation whose machine is gone.
+"""How often the machine is requested again if Google answers with an earlier operation, whose machine is
+gone.
 """
 
 _OLD = timedelta(seconds=30)
-"""An operation that began this long before the request is an earlier one, which Google remembers."""
+"""An operation that started this many seconds before the request belongs to an earlier request with the same
+id.
+"""
 
 _OVER = (MachineState.STOPPING, MachineState.STOPPED)
 
@@ -63,8 +66,8 @@ _FINAL = (Fault.CAPACITY, Fault.QUOTA, Fault.AUTH, Fault.INVALID)
 _APPEARING_S = 3.0
 
 _SILENT_S = 240.0
-"""Seconds to wait for the first boot's report before a machine with known host keys is contacted anyway: its
-script begins long after ssh answers, and a login does not need it.
+"""Seconds to wait for the first boot's report. Then a machine with known host keys is contacted without it:
+its script may start long after ssh answers, and login does not need it.
 """
 
 _BOOTING_S = 540.0
@@ -119,7 +122,7 @@ class GcpProvider(NothingBeside, NoImages):
             return self._created(spec)
         except ProviderError as error:
             if not error.undecided and error.fault in _FINAL and self._os_login.withdraw():
-                self._bodies.clear()  # they contain a key that was removed
+                self._bodies.clear()  # they contain a removed key
             raise
 
     def _created(self, spec: MachineSpec) -> Machine:
@@ -133,7 +136,7 @@ class GcpProvider(NothingBeside, NoImages):
             made = self._made(spec)
             if made is not None:
                 return made
-        message = f"Google says that it made {machine_name(spec)}, and knows of no such machine."
+        message = f"Google reported that {machine_name(spec)} was created, but does not list it."
         raise ProviderError(Fault.UNKNOWN, message, code="MadeAndAbsent")
 
     def list(self, labels: Labels) -> Sequence[Machine]:
@@ -149,7 +152,9 @@ class GcpProvider(NothingBeside, NoImages):
         return seen.machine(instance, self._calls.project) if instance is not None else None
 
     def _instance(self, machine: Machine) -> Mapping[str, Any] | None:
-        """Return it by instances.get. A later machine with the same name is a different machine."""
+        """Return the instance; None if it does not exist. A later machine with the same name counts as
+        another one.
+        """
         _require_named(machine)
         instance = self._calls.instance(machine.zone, machine.id)
         number = str(machine.detail.get("number", ""))
@@ -217,7 +222,7 @@ class GcpProvider(NothingBeside, NoImages):
         return replace(found, at=stopped) if stopped is not None else found
 
     def join(self, group: str, machines: Sequence[Machine], ports: range) -> Sequence[str]:
-        """Connect them by a firewall rule of their own; the addresses are internal ones of their network."""
+        """Connect the machines by a firewall rule; returns their internal addresses."""
         require_sound(group, ports)
         found = [(machine.id, self._instance(machine)) for machine in machines]
         return firewall_rule.join(self._calls, group, found, ports)
@@ -234,7 +239,7 @@ class GcpProvider(NothingBeside, NoImages):
             f"The machine {machine.name} is in the project {project}, but orch uses "
             f"{self._calls.project} now.",
             code="OtherProject",
-            exists=f"{machine.name} may run there, at ${machine.price:.2f}/h, until its deadline.",
+            exists=f"{machine.name} may be running there, at ${machine.price:.2f}/h, until its deadline.",
             next_command=f"export GOOGLE_CLOUD_PROJECT={project}",
         )
 
@@ -270,7 +275,7 @@ class GcpProvider(NothingBeside, NoImages):
         if there is not None:
             return seen.machine(there, self._calls.project)
         if not operations.is_done(ended):
-            message = f"Google has not made {machine_name(spec)} yet, and does not say why."
+            message = f"Google has not created {machine_name(spec)} yet, and gave no reason."
             raise ProviderError(Fault.TRANSIENT, message, code="StillMaking")
         self._lives[place] = self._lives.get(place, 0) + 1
         if not _is_remembered(begun, asked):
@@ -324,7 +329,9 @@ class GcpProvider(NothingBeside, NoImages):
         raise self._elsewhere(error, spec)
 
     def _elsewhere(self, error: ProviderError, spec: MachineSpec) -> ProviderError:
-        """Return `error`, as CAPACITY if this zone never has the type: then the next zone is tried."""
+        """Return `error`, but as CAPACITY if the zone does not sell the type, so that the next zone is
+        tried.
+        """
         attached = request.attachment(spec.offer)
         if error.fault is not Fault.INVALID or self._calls.sells(spec.offer, attached):
             return error
@@ -333,7 +340,9 @@ class GcpProvider(NothingBeside, NoImages):
         return ProviderError(Fault.CAPACITY, message, code="TypeNotInZone")
 
     def _adopted(self, instance: Mapping[str, Any], spec: MachineSpec) -> Machine:
-        """Return an existing machine of that name, if it was created for the same request."""
+        """Return the existing machine of that name if it was created for the same spec; otherwise raise
+        CONFLICT.
+        """
         found = seen.machine(instance, self._calls.project)
         wanted = {key: value for key, value in spec.labels.items() if key not in (LABEL_EXPIRES, LABEL_OWNER)}
         if not seen.is_ours(instance) or not wanted.items() <= found.labels.items():
@@ -345,7 +354,7 @@ class GcpProvider(NothingBeside, NoImages):
                 next_command=f"gcloud compute instances describe {found.name} --zone={found.zone}",
             )
         if found.state is MachineState.STOPPING:
-            message = f"The machine {found.name} is being ended; its name is free when that is done."
+            message = f"The machine {found.name} is being deleted; its name is free afterwards."
             raise ProviderError(Fault.TRANSIENT, message, code="BeingEnded")
         return found
 
@@ -369,7 +378,7 @@ class GcpProvider(NothingBeside, NoImages):
 
 
 def _is_remembered(operation: Mapping[str, Any], asked: datetime) -> bool:
-    """Return whether Google answered with an old operation, which it keeps for its request id."""
+    """Return whether Google answered with the operation of an earlier request with the same id."""
     try:
         began = datetime.fromisoformat(str(operation["insertTime"]))
     except (KeyError, ValueError):

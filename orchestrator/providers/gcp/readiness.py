@@ -77,9 +77,7 @@ def examine(wanted: Wanted, environ: Mapping[str, str] = os.environ) -> Readines
 
 
 def before_up(wanted: Wanted, environ: Mapping[str, str] = os.environ) -> tuple[Check, ...]:
-    """Run the checks of what would stop `up` at its first offer: credentials, API, network,
-    policies, quota.
-    """
+    """Check what would stop `up` at its first offer: credentials, API, network, policies, quota."""
     questions = Questions(environ, patience_s=0.0)
     nobody = tuple(check for check in _credentials(questions) if check.state is CheckState.MISSING)
     if nobody:

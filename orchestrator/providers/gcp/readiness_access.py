@@ -83,7 +83,7 @@ def _manager(lost: Refusal | None, project: str) -> Check:
     if lost is None:
         return ok(Topic.API, RESOURCE_MANAGER, "enabled")
     enable = f"gcloud services enable {RESOURCE_MANAGER} --project={project}"
-    what = "it is not enabled, so only what can be read is known" if lost.is_disabled_api else lost.words
+    what = "it is not enabled, so not every permission can be checked" if lost.is_disabled_api else lost.words
     return unknown(Topic.API, RESOURCE_MANAGER, what, enable if lost.is_disabled_api else None)
 
 
@@ -91,7 +91,7 @@ def _manager(lost: Refusal | None, project: str) -> Check:
 
 
 def _by_reading(questions: Questions) -> dict[str, bool]:
-    """Return what harmless reads show about permissions; one that no read shows is absent."""
+    """Return the permissions that harmless reads can test, and whether each is granted."""
     calls = Calls(questions)
     reads: Mapping[str, Callable[[], object]] = {
         "compute.instances.list": lambda: next(iter(calls.instances("labels.orch-lease:*")), None),
@@ -121,7 +121,9 @@ def _permission(permission: Permission, granted: bool | None, project: str) -> C
         return ok(Topic.PERMISSION, name, said)
     remedy = f"gcloud iam roles update ROLE --project={project} --add-permissions={name}"
     if granted is None:
-        return unknown(Topic.PERMISSION, name, f"needed to {said}; {RESOURCE_MANAGER} would tell", remedy)
+        return unknown(
+            Topic.PERMISSION, name, f"needed to {said}; checked only with {RESOURCE_MANAGER}", remedy
+        )
     if permission.needed == {"doctor"}:
-        return unknown(Topic.PERMISSION, name, f"not granted; the doctor alone asks it, to {said}", remedy)
+        return unknown(Topic.PERMISSION, name, f"not granted; only `orch doctor` needs it, to {said}", remedy)
     return missing(Topic.PERMISSION, name, f"not granted in the project; needed to {said}", remedy)

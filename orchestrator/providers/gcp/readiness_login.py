@@ -19,7 +19,7 @@ def checks(questions: Questions, policies: Mapping[str, Json | Refusal], setting
     policy = policies[POLICY]
     enforced = not isinstance(policy, Refusal) and is_enforced(policy)
     if enforced and setting.os_login is False:
-        detail = "The organisation demands OS Login, and ORCH_GCP_OS_LOGIN=0 does without."
+        detail = "The organisation requires OS Login, but ORCH_GCP_OS_LOGIN=0 disables it."
         yield missing(Topic.POLICY, POLICY, detail, "unset ORCH_GCP_OS_LOGIN")
     elif enforced or setting.os_login:
         yield from _way_in(questions)
@@ -42,14 +42,14 @@ def _profile(questions: Questions, address: str) -> Check:
     if answer.is_disabled_api:
         remedy = f"orch setup gcp    # or: gcloud services enable {API} --project={questions.project}"
         return missing(Topic.API, API, f"The API {API} is not enabled, and the policy {POLICY} is.", remedy)
-    detail = f"The login profile of {address} is not shown: {answer.words}"
+    detail = f"The login profile of {address} could not be read: {answer.words}"
     return missing(Topic.POLICY, _NAME, detail, "gcloud compute os-login describe-profile")
 
 
 def _role(questions: Questions, address: str) -> Check:
     answer = questions.granted(PERMISSIONS)
     if isinstance(answer, Refusal):
-        return unknown(Topic.PERMISSION, PERMISSIONS[0], f"Google does not tell: {answer.words}")
+        return unknown(Topic.PERMISSION, PERMISSIONS[0], f"it could not be read: {answer.words}")
     held = [name for name in PERMISSIONS if name in answer.get("permissions", ())]
     if held:
         return ok(Topic.PERMISSION, held[0], "log in where OS Login is demanded")

@@ -47,7 +47,7 @@ def region(questions: Questions, wanted: str, offers: Sequence[Offer]) -> tuple[
         known = calls.zones()
     except ProviderError as error:
         placed = tuple(offer for offer in offers if offer.zone)
-        return unknown(Topic.REGION, wanted, f"its zones were not told: {error.code}"), placed
+        return unknown(Topic.REGION, wanted, f"its zones could not be read: {error.code}"), placed
     if wanted not in known:
         near = difflib.get_close_matches(wanted, sorted(known), 1, 0)
         there = [name for name in sorted(known) if name[:2] == wanted[:2]] or sorted(known)
@@ -56,13 +56,13 @@ def region(questions: Questions, wanted: str, offers: Sequence[Offer]) -> tuple[
             Topic.REGION, wanted, detail, f"--region {near[0]}    # or the profile's" if near else None
         ), ()
     if not offers:
-        detail = f"The catalog records nothing in {wanted} that serves."
+        detail = f"The catalog has no offer in {wanted} that fits."
         return missing(Topic.REGION, wanted, detail, f"orch catalog refresh gcp --region {wanted}"), ()
     placed = tuple(offer for offer in expanded(offers, known) if offer.zone in known[wanted])
     sold = tuple(offer for offer in placed if calls.sells(offer, request.attachment(offer)))
     if not sold:
         kind = offers[0].instance_type
-        detail = f"No zone that is up has {kind}; up are {', '.join(known[wanted])}."
+        detail = f"No available zone has {kind}; available are {', '.join(known[wanted])}."
         return missing(Topic.REGION, wanted, detail, f"orch catalog refresh gcp --region {wanted}"), ()
     zones = ", ".join(offer.zone for offer in sold)
     return ok(Topic.REGION, wanted, f"{sold[0].instance_type} is sold in {zones}"), sold
@@ -120,7 +120,7 @@ def _firewall(site: Site, link: str) -> Check:
     """
     owner = link.partition("projects/")[2].partition("/")[0] or site.setting.project
     if owner != site.setting.project:
-        detail = f"the network is of the project {owner}, and so are its rules: ssh must come in there"
+        detail = f"the network and its rules belong to the project {owner}: they must admit ssh"
         return unknown(Topic.NETWORK, "firewall", detail)
     return _ssh(site, last(link))
 
@@ -137,25 +137,25 @@ def _ssh(site: Site, network_name: str) -> Check:
             break
         sources += _sources(rule) if rule.get("allowed") else []
     if site.tunnel and _TUNNELS in sources:
-        return ok(Topic.NETWORK, "firewall", f"lets ssh in from {_TUNNELS}, Google's tunnels")
+        return ok(Topic.NETWORK, "firewall", f"admits ssh from {_TUNNELS}, Google's tunnels")
     if not set(sources) - {_TUNNELS} or (site.tunnel and "0.0.0.0/0" not in sources):
         return _shut(site, network_name, tunnels=bool(sources))
     if "0.0.0.0/0" in sources:
-        detail = f"The firewall of {network_name} lets ssh in from anywhere."
+        detail = f"The firewall of {network_name} admits ssh from anywhere."
         return warning(Topic.NETWORK, "firewall", detail, "orch setup gcp")
     where = ", ".join(dict.fromkeys(sources))
-    return ok(Topic.NETWORK, "firewall", f"lets ssh in from {where} alone; be there")
+    return ok(Topic.NETWORK, "firewall", f"admits ssh from {where} only; your address must be among them")
 
 
 def _shut(site: Site, network_name: str, *, tunnels: bool) -> Check:
-    but = " but through IAP (ORCH_GCP_INTERNAL=iap)" if tunnels and not site.tunnel else ""
+    but = " except through IAP (ORCH_GCP_INTERNAL=iap)" if tunnels and not site.tunnel else ""
     source = _TUNNELS if site.tunnel else "YOUR.ADDRESS/32"
     setup = "orch setup gcp    # or: " if network_name == "default" and not site.tunnel else ""
     remedy = (
         f"{setup}gcloud compute firewall-rules create orch-ssh --project={site.setting.project} "
         f"--network={network_name} --allow=tcp:22 --target-tags={NETWORK_TAG} --source-ranges={source}"
     )
-    detail = f"No rule lets ssh (tcp:22) in to machines with the tag {NETWORK_TAG}{but}."
+    detail = f"No rule admits ssh (tcp:22) to machines with the tag {NETWORK_TAG}{but}."
     return missing(Topic.NETWORK, "firewall", detail, remedy)
 
 
@@ -243,7 +243,7 @@ def _taken(site: Site, known: Mapping[str, Json]) -> dict[str, float]:
     offer = site.offers[0]
     series = offer.instance_type.partition("-")[0].upper()
     cpus = [f"{series}_CPUS", "CPUS"]
-    if offer.spot:  # Spot machines use a quota of their own, if there is one.
+    if offer.spot:  # Spot machines have a separate quota, if it is listed.
         cpus = [name for name in ("PREEMPTIBLE_CPUS",) if known.get(name, {}).get("limit")] or cpus
     taken: dict[str, float] = {next((name for name in cpus if name in known), "CPUS"): offer.cpus}
     taken["INSTANCES"] = 1
@@ -262,10 +262,10 @@ def _judged(site: Site, taken: Mapping[str, float], known: Mapping[str, Json], w
     for metric, wanted in taken.items():
         if metric not in known:
             if metric.endswith("_GPUS"):
-                yield unknown(Topic.QUOTA, metric, f"{where}: Compute Engine does not tell it", page)
+                yield unknown(Topic.QUOTA, metric, f"{where}: Compute Engine does not report it", page)
             continue
         limit, used = float(known[metric].get("limit", 0)), float(known[metric].get("usage", 0))
-        told = f"{where}: {used:g} of {limit:g} in use; {site.offers[0].instance_type} takes {wanted:g}"
+        told = f"{where}: {used:g} of {limit:g} in use; {site.offers[0].instance_type} needs {wanted:g}"
         if used + wanted <= limit:
             yield ok(Topic.QUOTA, metric, told)
         else:

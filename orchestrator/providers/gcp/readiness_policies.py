@@ -1,4 +1,4 @@
-"""Check what an organisation's policies say about a machine before it is created.
+"""Check whether an organisation's policies permit a machine, before it is created.
 
 Constraints: docs.cloud.google.com/resource-manager/docs/organization-policy/org-policy-constraints
 """
@@ -19,8 +19,8 @@ from orchestrator.providers.gcp.os_login import is_enforced
 from orchestrator.providers.gcp.readiness_calls import Json, Questions
 
 _FORBIDDEN: Mapping[str, str] = {
-    "compute.disableGuestAttributesAccess": "it forbids guest attributes, by which a machine proves itself",
-    "compute.vmExternalIpAccess": "it forbids public addresses; ORCH_GCP_INTERNAL=1 makes machines without",
+    "compute.disableGuestAttributesAccess": "it forbids guest attributes, which report host keys",
+    "compute.vmExternalIpAccess": "it forbids public addresses; ORCH_GCP_INTERNAL=1 avoids them",
 }
 _SHIELDED = "compute.requireShieldedVm"
 _IMAGES = "compute.trustedImageProjects"
@@ -31,7 +31,7 @@ _REGION = re.compile(r"in:[a-z]+-[a-z]+[0-9]+-locations")
 
 @dataclass(frozen=True)
 class Machine:
-    """The machine to create, as far as policies judge it. `image`: the project of its image."""
+    """The facts of the machine that policies may restrict. `image`: the project of its image."""
 
     region: str
     image: str
@@ -54,8 +54,8 @@ def _is_public(environ: Mapping[str, str]) -> bool:
 
 
 def judged(policies: Mapping[str, Json | Refusal], project: str, wanted: Machine | None) -> Iterator[Check]:
-    """Return the checks: a single one if nothing is forbidden, none if the policies could not be read, which
-    has a check of its own.
+    """Return the checks: a single one if nothing is forbidden; none if the policies could not be read, which
+    another check reports.
     """
     told = {name: answer for name, answer in policies.items() if not isinstance(answer, Refusal)}
     found = [check for name, answer in told.items() for check in _judged(name, answer, project, wanted)]
@@ -73,10 +73,10 @@ def _judged(name: str, policy: Json, project: str, wanted: Machine | None) -> It
     if wanted is None:
         return
     if name == _SHIELDED and is_enforced(policy) and not images.boots_securely(wanted.image):
-        what = f"it demands Secure Boot, with which the driver of images of {wanted.image} does not load"
+        what = f"it requires Secure Boot, with which the driver in images of {wanted.image} does not load"
         yield missing(Topic.POLICY, name, _in_the_way(what), remedy)
     if name == _IMAGES and not _admits(policy, {f"projects/{wanted.image}"}):
-        what = f"it allows no images of {wanted.image}; `image` in the profile names another"
+        what = f"it allows no images of {wanted.image}; set `image` in the profile to another"
         yield missing(Topic.POLICY, name, _in_the_way(what), remedy)
     if name == _LOCATIONS:
         yield from _placed(policy, wanted.region, remedy)
@@ -97,12 +97,12 @@ def _placed(policy: Json, region: str, remedy: str) -> Iterator[Check]:
         yield unknown(Topic.POLICY, _LOCATIONS, detail, remedy)
         return
     listed = ", ".join(_allowed(policy)) or "nothing"
-    what = f"it allows machines in {listed}, and not in {region}; `region` in the profile names one"
+    what = f"it allows machines in {listed}, not in {region}; set `region` in the profile"
     yield missing(Topic.POLICY, _LOCATIONS, _in_the_way(what), remedy)
 
 
 def _in_the_way(what: str) -> str:
-    return f"The organisation's policy is in the way: {what}."
+    return f"The organisation's policy prevents this: {what}."
 
 
 def _allowed(policy: Json) -> list[str]:

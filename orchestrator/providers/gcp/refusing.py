@@ -11,7 +11,7 @@ from orchestrator.providers.gcp.faults import Quota, Refusal, of_answer
 
 _LOGIN = "gcloud auth application-default login    # then: orch doctor gcp"
 
-NOT_AN_ANSWER = Refusal(Fault.TRANSIENT, "NotAnAnswer", "what answered is not Google's API.")
+NOT_AN_ANSWER = Refusal(Fault.TRANSIENT, "NotAnAnswer", "the answer does not come from Google's API.")
 
 
 @dataclass(frozen=True)
@@ -24,7 +24,7 @@ class Doing:
 
 @dataclass(frozen=True)
 class Asker:
-    """Who made the request: the identity, as far as it is known, and the project."""
+    """The caller: the identity, as far as it is known, and the project."""
 
     identity: str
     project: str
@@ -61,7 +61,7 @@ def _body(error: Any) -> dict[str, Any]:
 def refused(
     refusal: Refusal, doing: Doing, asker: Asker, usage: Callable[[Quota], float | None] = lambda _: None
 ) -> ProviderError:
-    """Return the error for people. `usage` returns how much of a quota is used, if known."""
+    """Return the error with a message for users. `usage` returns how much of a quota is used, if known."""
     writers = {
         Fault.AUTH: _not_allowed,
         Fault.INVALID: _invalid,
@@ -77,15 +77,14 @@ def _not_allowed(refusal: Refusal, doing: Doing, asker: Asker) -> ProviderError:
     permission = refusal.permission or doing.permission
     if refusal.status == 0:
         message = (
-            f"Google was not asked to {doing.what}: {refusal.words} Log in, or renew the credentials that "
-            "are expired."
+            f"Google was not asked to {doing.what}: {refusal.words} Log in, or renew expired credentials."
         )
         return ProviderError(Fault.AUTH, message, code=refusal.code, next_command=_LOGIN)
     if refusal.is_unbilled or refusal.is_disabled_api:
         return _not_ready(refusal, doing, asker)
     message = (
         f"Google refused to {doing.what} in the project {asker.project}: {refusal.words} "
-        f"It was asked as {asker.identity}; it takes the permission {permission}."
+        f"The request was made as {asker.identity}; it needs the permission {permission}."
     )
     if refusal.status == 401:
         message = (
@@ -122,7 +121,7 @@ def _quota(
         told += f", of which {used:g} are in use." if used is not None else "."
         if refusal.quota.region:
             command = f"gcloud compute regions describe {refusal.quota.region} --project={asker.project}"
-    message = f"Google refused to {doing.what}: {refusal.words}{told} More is granted at {where}"
+    message = f"Google refused to {doing.what}: {refusal.words}{told} Request an increase at {where}"
     error = ProviderError(Fault.QUOTA, message, code=refusal.code, next_command=command)
     error.everywhere = refusal.quota is not None and not refusal.quota.region
     return error
@@ -136,7 +135,7 @@ def _invalid(refusal: Refusal, doing: Doing, asker: Asker) -> ProviderError:
 
 def _sold_out(refusal: Refusal, doing: Doing, asker: Asker) -> ProviderError:
     del asker
-    message = f"Google has no room to {doing.what} at the moment: {refusal.words}"
+    message = f"Google has no capacity to {doing.what} at the moment: {refusal.words}"
     return ProviderError(Fault.CAPACITY, message, code=refusal.code)
 
 

@@ -69,7 +69,8 @@ class Setting:
             raise ProviderError(
                 Fault.INVALID,
                 f"ORCH_GCP_INTERNAL is {internal!r}; it must be 0, 1 (no public address: reached from "
-                "inside the network or over a VPN) or iap (the same, reached through Google's tunnel).",
+                "inside the network or over a VPN) or iap (no public address: reached through Google's "
+                "tunnel).",
                 code="Setting",
             )
         subnetwork = environ.get("ORCH_GCP_SUBNETWORK", "").strip()
@@ -89,9 +90,7 @@ def _os_login(environ: Mapping[str, str]) -> bool | None:
 
 
 def require_sound(spec: MachineSpec) -> None:
-    """Raise ProviderError(INVALID), naming the invalid part, for what Google would refuse with a less
-    clear message.
-    """
+    """Raise ProviderError(INVALID) with the invalid part, because Google's message would be less clear."""
     odd = [key for key, value in _labels(spec).items() if not is_label(key, value)]
     problems = {
         "ssh_public_key is not one OpenSSH line": len(spec.ssh_public_key.strip().splitlines()) != 1,
@@ -144,8 +143,8 @@ def instance(
 
 
 def _shield(image: Image) -> Json:
-    """Return all three Shielded VM options, which compute.requireShieldedVm demands, if the image works
-    with them.
+    """Return all three Shielded VM options, which compute.requireShieldedVm requires, if the image works with
+    them.
     """
     secure = images.boots_securely(image.path.split("/")[1])
     told = {"enableVtpm": True, "enableIntegrityMonitoring": True}
@@ -221,8 +220,8 @@ def _scheduling(spec: MachineSpec, now: datetime) -> Json:
     if not SHORTEST_S <= left <= LONGEST_S:
         raise ProviderError(
             Fault.INVALID,
-            f"The deadline of {machine_name(spec)} is {left} s away; Google's own timer takes "
-            f"{SHORTEST_S} s to {LONGEST_S // 86400} days. Change max_duration.",
+            f"The deadline of {machine_name(spec)} is {left} s away; Google's timer allows {SHORTEST_S} s "
+            f"to {LONGEST_S // 86400} days. Change max_duration.",
             code="Deadline",
         )
     return {

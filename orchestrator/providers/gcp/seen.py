@@ -144,7 +144,7 @@ def _what_a_stopped_one_costs(instance: Json) -> str:
     """Return a sentence on a machine that powered itself off: it is not billed, but its disk is."""
     size = sum(int(disk.get("diskSizeGb") or 0) for disk in instance.get("disks", ()))
     cost = size * DISK_USD_GIB_MONTH / _HOURS_A_MONTH
-    return f"It runs nothing; its disk of {size} GiB costs about ${cost:.4f}/h until it is ended: orch down"
+    return f"It is stopped; its disk of {size} GiB costs about ${cost:.4f}/h until it is deleted: orch down"
 
 
 def _price(text: str | None) -> float:

@@ -1,4 +1,4 @@
-"""Enable the APIs and create the firewall rules of the default network: all that `up` needs.
+"""Enable the APIs and create the firewall rules of the default network, as `up` needs them.
 
 The network `default` admits ssh from anywhere (its rule default-allow-ssh, priority 65534). One rule of orch
 denies that for machines with orch's tag; another with higher priority admits the user's own address.
@@ -23,15 +23,15 @@ _NETWORK = "default"
 _MARK = "made by orch setup"
 """The beginning of the description of every rule that setup creates; no others are removed again."""
 _APIS = {
-    COMPUTE: "machines are made by it; on a fresh project it makes the default network too",
-    RESOURCE_MANAGER: "which permissions one has and which policies apply, for orch doctor",
+    COMPUTE: "it creates machines; in a new project also the default network",
+    RESOURCE_MANAGER: "it shows permissions and policies, for orch doctor",
 }
-_OF_OS_LOGIN = {API: "the organisation demands OS Login, which lets in by it"}
+_OF_OS_LOGIN = {API: "the organisation requires OS Login, which uses it"}
 _ENABLE = Doing("enable APIs", "serviceusage.services.enable")
 _RULE = Doing("change firewall rules", "compute.firewalls.create")
 _ENABLED_WITHIN_S = 300.0
 NETWORK_WITHIN_S = 120.0
-"""How long Compute Engine may take to make the default network of a project, from when its API answers."""
+"""Seconds after its API first answers in which Compute Engine may create the default network of a project."""
 _POLL_S = 2.0
 
 
@@ -47,7 +47,7 @@ def lacking(source: str, region: str | None, environ: Mapping[str, str]) -> tupl
         detail = f"ssh (tcp:22) from {source} to the machines with the tag {NETWORK_TAG}"
         steps.append(SetupStep(f"firewall rule {ALLOW}", detail, lambda: _admit(questions, source)))
     if DENY not in rules:
-        detail = "no ssh to them from elsewhere, which default-allow-ssh lets in"
+        detail = "no ssh to them from other addresses, which default-allow-ssh would admit"
         steps.append(SetupStep(f"firewall rule {DENY}", detail, lambda: _make(questions, _deny())))
     return f"the project {questions.project}, network {_NETWORK}", steps
 
@@ -66,7 +66,9 @@ def made(region: str | None, environ: Mapping[str, str]) -> tuple[str, Sequence[
 
 
 def _logged_in(environ: Mapping[str, str]) -> Questions:
-    """Return the requests, with credentials that name a project. Raises ProviderError if there are none."""
+    """Return the Questions for the environment's credentials and project. Raises ProviderError if there are
+    none.
+    """
     questions = Questions(environ)
     try:
         questions.project  # noqa: B018 (the first use of the credentials)
@@ -101,9 +103,8 @@ def _enabling(questions: Questions, name: str) -> SetupStep:
 
 
 def _await_network(questions: Questions) -> None:
-    """Wait until Compute Engine answers, and has made the default network.
-
-    For minutes after an API is enabled it may still refuse (terraform-provider-google#21953).
+    """Wait until Compute Engine answers and has created the default network. For minutes after an API was
+    enabled it may refuse requests (terraform-provider-google#21953).
     """
     _await(lambda: not _is_spreading(questions.network(_NETWORK)), f"{COMPUTE} does not answer yet")
     end = time.monotonic() + NETWORK_WITHIN_S
@@ -118,7 +119,9 @@ def _is_spreading(answer: Json | Refusal) -> bool:
 
 
 def _has_network(questions: Questions) -> bool:
-    """Return whether the default network is there, or cannot be seen: then a rule for it is tried."""
+    """Return whether the default network exists. True also if it may not be read: then creating the rule is
+    tried.
+    """
     answer = questions.network(_NETWORK)
     return not (isinstance(answer, Refusal) and answer.status == 404)
 
@@ -126,7 +129,7 @@ def _has_network(questions: Questions) -> bool:
 def _no_network(questions: Questions) -> ProviderError:
     return ProviderError(
         Fault.INVALID,
-        f"The project {questions.project} has no network called {_NETWORK}, which the rules are for.",
+        f"The project {questions.project} has no network called {_NETWORK}, to which the rules apply.",
         code="NoNetwork",
         next_command=f"gcloud compute networks create {_NETWORK} --project={questions.project}",
     )
@@ -191,14 +194,14 @@ def _make(questions: Questions, rule: Json) -> None:
     answer = questions.make_firewall(rule)
     if not (isinstance(answer, Refusal) and answer.fault is Fault.CONFLICT):
         _told(questions, answer, _RULE)
-    _await(lambda: any(each["name"] == name for each in _rules(questions)), f"{name} is not there yet")
+    _await(lambda: any(each["name"] == name for each in _rules(questions)), f"{name} does not exist yet")
 
 
 def _remove(questions: Questions, name: str) -> None:
     answer = questions.remove_firewall(name)
     if not (isinstance(answer, Refusal) and answer.status == 404):
         _told(questions, answer, _RULE)
-    _await(lambda: all(each["name"] != name for each in _rules(questions)), f"{name} is still there")
+    _await(lambda: all(each["name"] != name for each in _rules(questions)), f"{name} still exists")
 
 
 # ---------------------------------------------------------------- asking

@@ -1,4 +1,6 @@
-"""The startup script of a machine. Pure. It contains no secret, because every process there can read it."""
+"""The startup script of a machine. Pure. It contains no secret, because every process on the machine can read
+it.
+"""
 
 from __future__ import annotations
 

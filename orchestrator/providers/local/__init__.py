@@ -1,1 +1,1 @@
-"""Machines on this computer: real ones, reached over ssh, as isolated as this computer allows."""
+"""Machines on this computer, reached over ssh, as isolated as this computer allows."""

@@ -119,7 +119,7 @@ class Cgroup:
         return [f"={folder / INSIDE}" for folder in self._folders()]
 
     def pids(self) -> set[int]:
-        """Return the processes in it and below; none if somebody else removes the group meanwhile."""
+        """Return the ids of processes in the group and below; none if the group is removed meanwhile."""
         tops = (top for folder in self._folders() for top, _, _ in os.walk(folder))
         return {int(line) for top in tops for line in _read(Path(top) / "cgroup.procs").split()}
 
@@ -214,7 +214,7 @@ def _removed(folder: Path) -> bool:
 
 
 def _removed_with_all_below(folder: Path) -> bool:
-    """Remove a group and first those in it, which a machine may have created."""
+    """Remove a group, after the groups inside it, which a machine may have created."""
     try:
         below = [each for each in folder.iterdir() if each.is_dir() and not each.is_symlink()]
     except OSError as error:

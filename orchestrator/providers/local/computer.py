@@ -1,4 +1,4 @@
-"""The resources of this computer, and the single offer that it makes."""
+"""The resources of this computer, and its single offer."""
 
 from __future__ import annotations
 

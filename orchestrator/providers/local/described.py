@@ -1,4 +1,4 @@
-"""Machines as they are written down, and as everybody else sees them."""
+"""Convert between a machine's record on disk and model.Machine."""
 
 from __future__ import annotations
 
@@ -39,7 +39,7 @@ def machine_of(record: Record, state: MachineState, guest: Guest | None) -> Mach
 
 
 def _detail(record: Record, guest: Guest | None) -> dict[str, Any]:
-    """`base` is the absolute path under which everything of ours lies on that machine."""
+    """Return the `detail` of a machine. `base`: the absolute path of orch's folder on it."""
     return {
         "tier": record.tier,
         "base": record.base,

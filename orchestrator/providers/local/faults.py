@@ -56,7 +56,9 @@ def partition(record: Record, guest: Guest, cut: bool) -> None:
 
 
 def isolate(folder: Folder, record: Record, guest: Guest, cut: bool) -> None:
-    """Lose every packet between it and its group, or no longer; `join` does not end that."""
+    """Drop all packets between a machine and its group, or stop dropping them. `join` does not change
+    that.
+    """
     _require_own(record, "network", record.tier == "netns")
     group.isolate(group.Member(guest.pid, folder.mark, guest.interface), cut)
 
@@ -106,5 +108,5 @@ def _members(folder: Folder, guest: Guest) -> set[int]:
 
 def _require_own(record: Record, what: str, own: bool) -> None:
     if not own:
-        message = f"The machine {record.name} (tier {record.tier}) has no {what} of its own to break."
+        message = f"The machine {record.name} (tier {record.tier}) has no {what} of its own that can fail."
         raise ProviderError(Fault.INVALID, message)

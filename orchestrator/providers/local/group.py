@@ -1,9 +1,9 @@
 """The network of a group of machines: a bridge on this computer, and one more interface in each member.
 
-The bridge has no address here, so nobody reaches the members through it but members. In a member, packets
-from the group that are not for the group's ports are dropped by rules of its routing, which `ip` alone can
-set and the member cannot change. The kernel keeps all of it: the interfaces end with their machines, and
-what they say about themselves (ifalias) is the only record, written last.
+The bridge has no address on this computer, so only members reach the members through it. In a member, routing
+rules drop packets from the group that are not for the group's ports; the member cannot change these rules.
+The kernel holds the complete state: interfaces end with their machines, and their alias, which is written
+last, is the only record.
 """
 
 from __future__ import annotations
@@ -28,15 +28,17 @@ INTERFACE = "group0"
 _DEVICES = Path("/sys/class/net")
 _BRIDGE = "orch-"
 _CONNECTING = range(32_768, 65_535)
-"""The ports from which a member connects; rules cannot name the last port of all."""
+"""The source ports of a member's connections; rules cannot contain the last port, 65535."""
 _PROTOCOLS = (6, 17, 33, 132, 136)
-"""Those with ports: TCP, UDP, DCCP, SCTP, UDP-Lite. A rule for every protocol would be one for ARP, too."""
+"""Protocols that have ports: TCP, UDP, DCCP, SCTP, UDP-Lite. A rule without a protocol would apply to ARP
+too.
+"""
 
 
 @dataclass(frozen=True)
 class Member:
-    """A machine as its group sees it. `interface`: this computer's end of the link to it; `mark`: its name
-    here.
+    """A machine in a group. `interface`: this computer's end of the link to it; `mark`: its name on this
+    computer.
     """
 
     pid: int
@@ -45,7 +47,7 @@ class Member:
 
     @property
     def port(self) -> str:
-        """Its end at the bridge."""
+        """Return the name of its interface at the bridge."""
         return port_of(self.interface)
 
 
@@ -73,20 +75,20 @@ def separate(machines: Path, group: str) -> None:
 
 
 def sweep(machines: Path) -> None:
-    """Remove bridges of groups of which no machine is left, unless somebody is busy with groups now."""
+    """Remove bridges of groups without machines, unless another process is changing groups now."""
     if _deserted(machines):
         with contextlib.suppress(BlockingIOError), _locked(machines, fcntl.LOCK_NB):
             _remove(*_deserted(machines))
 
 
 def unplug(interface: str, mark: str) -> None:
-    """Remove a dead machine's end at the bridge, unless the kernel has done so already."""
+    """Remove a dead machine's interface at the bridge, unless the kernel has removed it already."""
     if interface and alias(port_of(interface)).split("/")[0] == mark:
         _remove(port_of(interface))
 
 
 def isolate(member: Member, cut: bool) -> None:
-    """Lose every packet between it and the other members, or no longer."""
+    """Drop all packets between the member and the others, or stop dropping them."""
     if not alias(member.port):
         raise ProviderError(Fault.INVALID, f"The machine {member.mark} is in no group.")
     configure(f"link set {member.port} {'down' if cut else 'up'}")
@@ -94,7 +96,7 @@ def isolate(member: Member, cut: bool) -> None:
 
 @contextlib.contextmanager
 def _locked(machines: Path, how: int = 0) -> Iterator[None]:
-    """One at a time changes groups of these machines; the kernel ends that with the process."""
+    """Hold the lock for changing groups of these machines; the kernel releases it when the process ends."""
     machines.mkdir(parents=True, exist_ok=True, mode=0o700)
     fd = os.open(machines, os.O_RDONLY | os.O_CLOEXEC)
     try:
@@ -105,7 +107,7 @@ def _locked(machines: Path, how: int = 0) -> Iterator[None]:
 
 
 def _bridge(machines: Path, group: str) -> tuple[str, ipaddress.IPv4Network]:
-    """The group's bridge and subnet, made where it is not there."""
+    """Return the group's bridge and subnet, created if missing."""
     bridge = _name(machines, group)
     said = alias(bridge)
     if said:
@@ -125,7 +127,7 @@ def _bridge(machines: Path, group: str) -> tuple[str, ipaddress.IPv4Network]:
 
 
 def _free_subnet(group: str) -> ipaddress.IPv4Network:
-    """One to which this computer has no route; groups that share one would not notice, but people might."""
+    """Return a subnet to which this computer has no route."""
     taken = routes_into(NETWORK)
     taken += [ipaddress.IPv4Network(said.partition("/")[2]) for one in _bridges("") if (said := alias(one))]
     first = zlib.crc32(group.encode()) % len(SUBNETS)
@@ -136,7 +138,7 @@ def _free_subnet(group: str) -> ipaddress.IPv4Network:
 
 
 def _plugged(bridge: str, subnet: ipaddress.IPv4Network, member: Member, ports: range) -> str:
-    """The member's address; where its interface is not finished, it is made anew."""
+    """Return the member's address. Its interface is created if it is missing or incomplete."""
     mark, _, rest = alias(member.port).partition("/")
     there = rest.partition("/")[0] if mark == member.mark else ""
     if there and _master(member.port) != bridge:
@@ -163,7 +165,7 @@ def _plugged(bridge: str, subnet: ipaddress.IPv4Network, member: Member, ports: 
 
 
 def _admit(pid: int, address: str, length: int, ports: str) -> None:
-    """Give the member its address, and have it drop what is not for `ports`, nor an answer to it."""
+    """Set the member's address, and rules that drop packets that are neither for `ports` nor answers."""
     arriving = f"iif {INTERFACE} ipproto 6"
     local, drop = 100, [f"iif {INTERFACE} ipproto {number} blackhole" for number in _PROTOCOLS]
     answers = f"sport {ports} dport {_CONNECTING[0]}-{_CONNECTING[-1]}"
@@ -174,7 +176,9 @@ def _admit(pid: int, address: str, length: int, ports: str) -> None:
     configure(*(f"rule add pref {number} {rule}" for number, rule in numbered), pid=pid)
     configure("rule del pref 0", pid=pid, force=True)
     if configure("rule show", pid=pid).startswith("0:"):
-        raise RuntimeError("the machine would be open to its group at every port")
+        raise RuntimeError(
+            "the rules are not in force, so the machine would accept connections of its group at every port"
+        )
     configure(
         f"link set {INTERFACE} addrgenmode none",
         f"address add {address}/{length} dev {INTERFACE}",
@@ -192,7 +196,7 @@ def _free_address(bridge: str, subnet: ipaddress.IPv4Network) -> str:
 
 
 def _name(machines: Path, group: str) -> str:
-    """15 characters, of which the first tell whose groups they are."""
+    """Return the name of the group's bridge: 15 characters, beginning with the prefix of these machines."""
     return f"{_prefix(machines)}{_digest(group)[:6]}"
 
 
@@ -210,7 +214,7 @@ def _bridges(prefix: str) -> list[str]:
 
 
 def bridges(machines: Path) -> list[str]:
-    """The bridges of these machines' groups."""
+    """Return the bridges of these machines' groups."""
     return _bridges(_prefix(machines))
 
 
@@ -234,7 +238,7 @@ def _exists(interface: str) -> bool:
 
 
 def _remove(*interfaces: str) -> None:
-    """Those that are gone already are gone: the kernel removes them with their machines."""
+    """Remove interfaces; those that do not exist any more are skipped."""
     there = [name for name in interfaces if _exists(name)]
     if there:
         configure(*(f"link del {name}" for name in there), force=True)

@@ -1,7 +1,7 @@
-"""Images of local machines: a copy of orch's folder of one machine, laid below that of others.
-
-The other files of a local machine are those of this computer, so an image holds nothing else. An image is a
-folder `images/NAME` beside the machines: `layer`, and `image.json`, which is renamed into place last.
+"""Images of local machines: a copy of one machine's orch folder, as the lower layer of that folder on other
+machines. All other files of a local machine are those of this computer, so an image contains nothing else. An
+image is a folder `images/NAME` beside the machines: `layer`, and `image.json`, which is renamed into place
+last.
 """
 
 from __future__ import annotations
@@ -27,7 +27,7 @@ _FACTS = "image.json"
 
 
 def image_layer(folder: Folder, name: str) -> Path:
-    """Return the folder that is laid below orch's folder of a machine in `folder`."""
+    """Return the lower layer of orch's folder for the machine in `folder`."""
     return _home(folder.path.parent) / name / "layer"
 
 
@@ -43,14 +43,14 @@ def known(machines: Path, name: str, labels: Labels) -> MachineImage | None:
 
 
 def store(machines: Path, name: str, labels: Labels, record: Record, guest: Guest) -> MachineImage:
-    """Copy orch's folder of a machine whose processes stand still. If it is killed, there is no image."""
+    """Copy orch's folder of a machine with frozen processes. If this is killed, no image exists."""
     if record.tier == "process":
         raise ProviderError(
             Fault.INVALID,
-            "A machine that is only a process has no file system of its own, and its environment works in "
-            "its own folder only: no image can be made of it.",
+            "A machine that is only a process has no file system of its own, and its environment works only "
+            "in its own folder, so no image can be created from it.",
             code="LocalTier",
-            next_command="orch doctor    # says what this computer lacks for an isolated machine",
+            next_command="orch doctor    # shows what an isolated machine needs",
         )
     with _locked(machines) as home:
         part = home / f".new-{secrets.token_hex(6)}"
@@ -58,7 +58,7 @@ def store(machines: Path, name: str, labels: Labels, record: Record, guest: Gues
         part.mkdir(mode=0o700)
         source = Path(f"/proc/{guest.pid}/root{record.base}")
         layer.mkdir(mode=0o755)
-        if source.exists():  # else nobody has connected to the machine yet
+        if source.exists():  # else no client has connected to the machine yet
             copy = [tool("cp"), "-a", "--reflink=auto", f"{source}/.", str(layer)]
             subprocess.run(copy, check=True, capture_output=True, text=True, stdin=subprocess.DEVNULL)
         write_json(
@@ -94,7 +94,11 @@ def require(machines: Path, name: str | None, tier: str) -> None:
     require_image_name(name)
     found = _image(_home(machines) / name)
     if found is None or found.detail["tier"] != tier:
-        what = f"for the tier {found.detail['tier']}, and this is {tier}" if found else "not on this computer"
+        what = (
+            f"for the tier {found.detail['tier']}, but this computer has {tier}"
+            if found
+            else "not on this computer"
+        )
         raise ProviderError(
             Fault.INVALID,
             f"The image {name} is {what}.",
@@ -104,7 +108,7 @@ def require(machines: Path, name: str | None, tier: str) -> None:
 
 
 def delete(machines: Path, name: str) -> None:
-    """Delete the image. Raise BUSY while machines have it below their own files."""
+    """Delete the image. Raise BUSY while machines use it."""
     require_image_name(name)
     if not _home(machines).exists():
         return
@@ -145,7 +149,7 @@ def _image(path: Path) -> MachineImage | None:
 
 
 def _bytes_below(folder: Path) -> int:
-    """Return the bytes of the files, each counted once however many names it has."""
+    """Return the bytes of the files; a file with several names counts once."""
     seen: dict[tuple[int, int], int] = {}
     for root, _, names in os.walk(folder):
         for name in names:
@@ -156,7 +160,7 @@ def _bytes_below(folder: Path) -> int:
 
 @contextmanager
 def _locked(machines: Path) -> Iterator[Path]:
-    """One change at a time; what an earlier one left unfinished is removed first."""
+    """Hold the lock for changing images, and remove remains of interrupted changes."""
     home = _home(machines)
     home.mkdir(parents=True, exist_ok=True, mode=0o700)
     with open(home / ".lock", "w") as file:

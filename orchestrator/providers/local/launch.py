@@ -112,7 +112,7 @@ def _environment(folder: Folder, record: Record) -> dict[str, str]:
 
 
 def _lasts(record: Record) -> int:
-    """Return the seconds until the deadline, for the machine to count; rounded up."""
+    """Return the seconds until the deadline, rounded up; the machine counts them."""
     return math.ceil(record.left)
 
 

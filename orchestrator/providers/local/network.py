@@ -1,4 +1,6 @@
-"""A private link between this computer and one machine: 10.77.x.y/30, this computer has the lower address."""
+"""The private network link between this computer and one machine: 10.77.x.y/30; this computer has the lower
+address.
+"""
 
 from __future__ import annotations
 
@@ -16,7 +18,7 @@ from orchestrator.providers.local.tools import tool
 NETWORK = ipaddress.IPv4Network("10.77.0.0/16")
 LINKS = 1 << 14
 PORTS = range(20_000, 32_000)
-"""Below the ports that systems use for outgoing connections."""
+"""The ports of machines, below those that systems use for outgoing connections."""
 
 
 @dataclass(frozen=True)
@@ -84,9 +86,8 @@ def _made(link: Link, pid: int, machine: str) -> bool:
 
 
 def configure(*commands: str, pid: int | None = None, force: bool = False) -> str:
-    """Have ip(8) carry out `commands` in the network namespace of `pid`, or in ours; return its output.
-
-    Stops at the first that is refused, unless `force`. Raises RuntimeError with what `ip` says.
+    """Run commands of ip(8) in the network namespace of `pid`, or in ours; return the output. Stops at the
+    first failure, unless `force`. Raises RuntimeError with the message of `ip`.
     """
     inside = [] if pid is None else [tool("nsenter"), "--target", str(pid), "--net"]
     ip = [*inside, tool("ip"), *(["-force"] if force else []), "-batch", "-"]
@@ -103,7 +104,7 @@ def unplug(interface: str, machine: str) -> None:
 
 
 def alias(interface: str) -> str:
-    """What an interface of this computer says that it is for; "" if it says nothing or does not exist."""
+    """Return the alias of an interface of this computer; "" if it has none or does not exist."""
     try:
         return Path("/sys/class/net", interface, "ifalias").read_text().strip()
     except OSError:
@@ -111,14 +112,14 @@ def alias(interface: str) -> str:
 
 
 def partition(pid: int, cut: bool) -> None:
-    """Take the machine's end of the link down, or up again: this computer keeps its route, and packets are
+    """Set the machine's end of the link down, or up again. This computer keeps its route, so packets are
     lost.
     """
     configure(f"link set eth0 {'down' if cut else 'up'}", pid=pid)
 
 
 def free_port() -> int:
-    """Return a port of 127.0.0.1 on which nobody listens now."""
+    """Return a port of 127.0.0.1 on which no process listens now."""
     for port in random.SystemRandom().sample(PORTS, len(PORTS)):
         with contextlib.closing(socket.socket()) as probe, contextlib.suppress(OSError):
             probe.bind(("127.0.0.1", port))
@@ -127,7 +128,7 @@ def free_port() -> int:
 
 
 def answers_ssh(address: str, port: int, patience_s: float) -> bool:
-    """Return whether an ssh server greets at that address."""
+    """Return whether an ssh server answers at that address."""
     try:
         with socket.create_connection((address, port), timeout=patience_s) as connection:
             return connection.recv(4) == b"SSH-"

@@ -1,5 +1,5 @@
-"""Processes identified by number and start time, so that a reused number is not mistaken for one of
-orch's.
+"""Processes identified by process id and start time, so that a reused id is not mistaken for a process of
+orch.
 """
 
 from __future__ import annotations
@@ -44,7 +44,7 @@ class Process:
 
 
 def process(pid: int) -> Process:
-    """Return the process that has this number now."""
+    """Return the process that has this id now."""
     fields = _stat(pid)
     return Process(pid, fields[_START] if fields else "")
 

@@ -65,7 +65,7 @@ def _only_provider_errors(method: Callable[P, R]) -> Callable[P, R]:
             return method(*arguments, **named)
         except (OSError, RuntimeError, ValueError, subprocess.SubprocessError) as error:
             raise ProviderError(
-                Fault.UNKNOWN, f"This computer refused: {error}", code=type(error).__name__
+                Fault.UNKNOWN, f"Error on this computer: {error}", code=type(error).__name__
             ) from error
 
     return translated
@@ -157,9 +157,8 @@ class LocalProvider(NothingBeside):
 
     @_only_provider_errors
     def join(self, group: str, machines: Sequence[Machine], ports: range) -> Sequence[str]:
-        """Connect them by a bridge of their own; in tiers without a network of their own, tell 127.0.0.1.
-
-        There every program of this computer reaches them, at whatever port they listen.
+        """Connect the machines by a bridge; returns their addresses. In tiers without a separate network, the
+        address is 127.0.0.1, where every program of this computer can connect to them.
         """
         require_sound(group, ports)
         members = [self._certainly_running(machine) for machine in machines]
@@ -171,7 +170,7 @@ class LocalProvider(NothingBeside):
         if not own:
             return [guest.address for _, _, guest in members]
         if len(own) < len(members):
-            raise ProviderError(Fault.INVALID, f"Not every machine of {group} has a network of its own.")
+            raise ProviderError(Fault.INVALID, f"Not every machine of {group} has a separate network.")
         try:
             return local_group.join(self._machines, group, own, ports)
         except RuntimeError:
@@ -185,7 +184,7 @@ class LocalProvider(NothingBeside):
 
     @_only_provider_errors
     def bake(self, machine: Machine, name: str, labels: Labels) -> MachineImage:
-        """Copy orch's folder of the machine, and end the machine: without its processes it has no files."""
+        """Copy orch's folder of the machine, and end the machine."""
         known = images.known(self._machines, name, labels)
         if known is None:
             folder, record, guest = self._certainly_running(machine)
@@ -247,7 +246,7 @@ class LocalProvider(NothingBeside):
 
     @_only_provider_errors
     def isolate(self, machine: Machine) -> None:
-        """Lose every packet between it and the other machines of its group."""
+        """Drop all packets between the machine and the others of its group."""
         folder, record, guest = self._certainly_running(machine)
         faults.isolate(folder, record, guest, True)
 
@@ -335,7 +334,7 @@ class LocalProvider(NothingBeside):
 
 
 def _looked_after(folder: Folder) -> Machine | None:
-    """Return the machine as it is now; remains of one without a supervisor are removed."""
+    """Return the machine's current state; if its supervisor and processes are gone, remove its remains."""
     owner = claim(folder)
     if owner is None:
         return described(folder)
@@ -354,7 +353,9 @@ def _overdue(folder: Folder) -> bool:
 
 
 def _taken_from_supervisor(folder: Folder) -> Owner | None:
-    """Have the supervisor end its machine; if it does not, end the supervisor. None if everything is gone."""
+    """Let the supervisor end its machine, or else end the supervisor, and return the lock; None if everything
+    is gone.
+    """
     for number in (signal.SIGTERM, signal.SIGKILL):
         process = supervisor.supervisor_of(folder)
         if process is not None:
@@ -366,12 +367,12 @@ def _taken_from_supervisor(folder: Folder) -> Owner | None:
 
 
 def _busy(machine: str) -> ProviderError:
-    message = f"Another command is still busy with the machine {machine}."
-    return ProviderError(Fault.BUSY, message, next_command="orch status    # then the same command again")
+    message = f"Another command is still working on the machine {machine}."
+    return ProviderError(Fault.BUSY, message, next_command="orch status    # then repeat the command")
 
 
 def _require_capacity(spec: MachineSpec, state: Path) -> None:
-    """Raise ProviderError(CAPACITY) if this computer is smaller than the accepted offer."""
+    """Raise ProviderError(CAPACITY) if this computer now has less than the accepted offer."""
     offered = spec.offer
     accelerator = AcceleratorNeed(Bound(offered.accelerator_count)) if offered.accelerator_count else None
     need = Need(

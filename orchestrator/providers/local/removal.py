@@ -1,4 +1,4 @@
-"""End a machine and remove everything it used: processes, link, control group, files.
+"""End a machine and remove its processes, link, control group and files.
 
 Its mounts, loop device and network are in namespaces, and end with its processes. Everything here may be
 called again after an interruption at any point.
@@ -41,7 +41,7 @@ def kill_guest(folder: Folder) -> bool:
         others = limits.pids() | processes.marked(folder.mark) | processes.titled(server)
         for pid in others:
             processes.send(pid, signal.SIGKILL)
-        limits.freeze(False)  # frozen processes die only when thawed, but then before they run
+        limits.freeze(False)  # frozen processes receive the signal only when thawed
         if not others and (first is None or not first.alive()):
             return True
         if time.monotonic() > end:
@@ -77,9 +77,8 @@ def sweep(machines: Path) -> None:
 
 
 def erase(path: Path) -> None:
-    """Delete a folder, even if parts of it belong to users that exist only in a user namespace.
-
-    Mounts that a dead process left in it are removed first, because they would prevent this.
+    """Delete a folder, even if files in it belong to users of a user namespace. Mounts in it that a dead
+    process left are removed first.
     """
     _unmount_below(path)
     shutil.rmtree(path, ignore_errors=True)

@@ -1,4 +1,4 @@
-"""The files that a new machine has before its first process starts."""
+"""Write the files of a new machine before its first process starts."""
 
 from __future__ import annotations
 
@@ -35,13 +35,13 @@ MaxSessions 100
 
 
 def seed_isolated(folder: Folder, record: Record, listen: str, port: int) -> None:
-    """Fill seed/upper (overlays this computer's system folders) and seed/root (folders of the
-    machine's own).
+    """Fill seed/upper (files over this computer's system folders) and seed/root (folders that only the
+    machine has).
     """
     upper, root = folder.path / "seed/upper", folder.path / "seed/root"
     ssh = upper / "etc/ssh"
     for key in Path("/etc/ssh").glob("ssh_host_*"):
-        _write(ssh / key.name, "")  # hides this computer's own key
+        _write(ssh / key.name, "")  # hides this computer's host key
     _host_key(folder, ssh / "ssh_host_ed25519_key")
     _write(
         ssh / "sshd_config",
@@ -67,7 +67,7 @@ def seed_isolated(folder: Folder, record: Record, listen: str, port: int) -> Non
 
 
 def seed_process(folder: Folder, record: Record, port: int) -> None:
-    """Do the same for a machine that is only a process: all its files are in its folder."""
+    """Like `seed_isolated`, for a machine that is only a process: all its files are in its folder."""
     here = folder.path
     for name in ("home", "base", "bin", "run", "log"):
         (here / name).mkdir(exist_ok=True)

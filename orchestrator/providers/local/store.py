@@ -1,6 +1,4 @@
-"""The folder that describes machines: one private folder for each; files are written completely or not at
-all.
-"""
+"""The state folder of local machines: one private folder for each machine; files are written atomically."""
 
 from __future__ import annotations
 
@@ -29,8 +27,8 @@ MAX_HOSTNAME = 63
 class Record:
     """A machine's specification, written before anything is created. Times are ISO 8601, sizes bytes.
 
-    `due`: when the machine ends, in seconds since this computer was started. No machine outlives a restart.
-    `image`: the name of the image below orch's folder, "" for none.
+    `due`: when the machine ends, in seconds since this computer was started. No machine outlives a restart of
+    this computer. `image`: the name of its image, "" for none.
     """
 
     id: str
@@ -54,7 +52,7 @@ class Record:
 
     @property
     def left(self) -> float:
-        """Return the seconds until the machine's end, by the clock of `due`, which nobody can set."""
+        """Return the seconds until the machine's end, by the monotonic clock of `due`."""
         if self.due is None:
             return datetime.fromisoformat(self.deadline).timestamp() - time.time()
         return self.due - boottime()
@@ -74,7 +72,9 @@ class Record:
 
 @dataclass(frozen=True)
 class Guest:
-    """The machine's first process by this computer's number, and where its sshd listens."""
+    """The machine's first process, by its process id on this computer, and the address and port of its
+    sshd.
+    """
 
     pid: int
     start: str
@@ -90,7 +90,7 @@ def boottime() -> float:
 
 
 def state_home(environ: Mapping[str, str]) -> Path:
-    """Return the folder for what outlives a command: ORCH_STATE_HOME, XDG_STATE_HOME/orch or
+    """Return the folder for state that outlives a command: ORCH_STATE_HOME, XDG_STATE_HOME/orch or
     ~/.local/state/orch.
     """
     if environ.get("ORCH_STATE_HOME"):
@@ -165,7 +165,8 @@ class Folder:
 
 
 class Owner:
-    """The right to change one machine: a lock on its folder, held by its creator, then by its supervisor.
+    """The lock on a machine's folder, which permits changing the machine. Its creator holds it, then its
+    supervisor.
 
     The kernel releases it when the last holder dies, so a free lock means that no process manages the
     machine.
@@ -223,7 +224,7 @@ def folders(machines: Path) -> Iterator[Folder]:
 
 
 def write_json(path: Path, value: Mapping[str, Any]) -> None:
-    """Write a file completely or not at all; it is on the disk when this returns."""
+    """Write a file atomically; it is on the disk when this returns."""
     part = path.with_name(f".{path.name}.{secrets.token_hex(4)}")
     with open(part, "x", opener=lambda name, flags: os.open(name, flags, 0o600)) as file:
         json.dump(value, file, indent=1)

@@ -1,7 +1,6 @@
-"""The process that outlives the command: it creates one machine, waits for its end, and removes its remains.
-
-It owns the machine's folder by an inherited lock. If it is killed, the machine continues and keeps its own
-deadline, and the next `list` or `delete` removes its remains.
+"""The supervisor process, which outlives the command: it creates one machine, waits for its end, and removes
+its remains. It inherits the lock on the machine's folder. If it is killed, the machine continues and keeps
+its own deadline, and the next `list` or `delete` removes its remains.
 """
 
 from __future__ import annotations
@@ -33,13 +32,13 @@ _PR_SET_CHILD_SUBREAPER = 36
 
 
 class Told(Exception):
-    """Another process requested the end of this machine."""
+    """SIGTERM: another process requested the end of this machine."""
 
 
 def main(arguments: list[str]) -> None:
     """Run the supervisor; the arguments are FOLDER LOCK_FD REPORT_FD."""
     if os.fork():
-        os._exit(0)  # the supervisor must not be a child that somebody has to wait for
+        os._exit(0)  # so the supervisor is no child of the command
     os.umask(0o022)
     _default_signals()
     folder = Folder(Path(arguments[0]))

@@ -1,4 +1,6 @@
-"""Start and find the supervisor of a machine, and tell it when to end. Its program is `supervise`."""
+"""Start and find the supervisor of a machine, and set the time of a preemption. Its program is
+`supervise`.
+"""
 
 from __future__ import annotations
 
@@ -14,7 +16,7 @@ from orchestrator.providers.local.store import Folder, Owner, read_json, write_j
 from orchestrator.providers.local.tools import search_path
 
 DEADLINE_GRACE_S = 15.0
-"""Seconds after its deadline at which a machine is killed that did not power itself off."""
+"""Seconds after its deadline at which a machine is killed if it has not powered itself off."""
 _START = (
     "import sys; sys.path.insert(0, sys.argv[1]);"
     "from orchestrator.providers.local.supervise import main; main(sys.argv[2:])"
@@ -46,7 +48,7 @@ def spawn(owner: Owner) -> str:
         finally:
             os.close(writing)
         said = report.read()
-    return str(json.loads(said)["error"]) if said else "its supervisor died while building it"
+    return str(json.loads(said)["error"]) if said else "its supervisor died while creating it"
 
 
 def supervisor_of(folder: Folder) -> processes.Process | None:
@@ -55,7 +57,7 @@ def supervisor_of(folder: Folder) -> processes.Process | None:
 
 
 def preempt_at(folder: Folder, when: float) -> None:
-    """Have the supervisor kill the machine at `when`, in seconds since the epoch."""
+    """Let the supervisor kill the machine at `when`, in seconds since the epoch."""
     write_json(folder.path / "preempt.json", {"at": when})
     supervisor = supervisor_of(folder)
     if supervisor is not None:

@@ -98,7 +98,7 @@ def disk_kind(folder: Path) -> str:
 
 def _absent(tier: str) -> tuple[str, ...]:
     if (tier == "netns") != (os.geteuid() == 0) and tier != "process":
-        return ()  # no program would help: root has the better tier already, and nobody else can have it
+        return ()  # no program would help: only root can have the better tier
     if tier != "process" and not sys.platform.startswith("linux"):
         return ()
     return tuple(name for name in _NEEDS[tier] if find(name) is None)
@@ -189,16 +189,16 @@ def _limits_as_root(state: Path) -> tuple[str, ...]:
     absent = current_hierarchies().missing()
     uncontrolled = {
         "memory": "its memory is not limited",
-        "cpu": "it is held to its CPUs by affinity alone, without a quota",
+        "cpu": "its CPUs are limited by affinity only, without a quota",
         "pids": "the number of its processes is not limited",
     }
     disk = {
-        "folder": "its disk is not limited, as this computer has no loop device",
-        "tmpfs": "its disk lies in memory, as this computer has no loop device",
+        "folder": "its disk is not limited, because this computer has no loop device",
+        "tmpfs": "its disk is in memory, because this computer has no loop device",
         "loop": "",
     }[disk_kind(state)]
     always = (
-        "it sees this computer's kernel, /usr, /etc and /opt, so it is no security boundary",
+        "it shares this computer's kernel, /usr, /etc and /opt, so it is not a security boundary",
         "in it, free and /proc/meminfo show this computer's memory",
         "it has no internet",
     )

@@ -1,7 +1,7 @@
 """Every permission that orch's calls to AWS and Google Cloud need: the only table of them.
 
-`orch doctor` checks each, refusals name them, terraform/ grants them, and a test compares the table with the
-calls in the code. Plain data: no cloud's library is loaded.
+`orch doctor` checks each of them, error messages name them, terraform/ grants them, and a test compares the
+table with the calls in the code. Plain data: no cloud's library is loaded.
 """
 
 from __future__ import annotations

@@ -44,39 +44,39 @@ _SPOT_ROLE = "arn:aws:iam::*:role/aws-service-role/spot.amazonaws.com/AWSService
 PERMISSIONS = (
     _aws(
         "sts:GetCallerIdentity",
-        "say as whom AWS is asked",
+        "show the identity of the credentials",
         "machines doctor",
         "sts.get_caller_identity",
         free=True,
     ),
     _aws(
         "ec2:DescribeRegions",
-        "learn which regions the account has enabled",
+        "list the regions that the account has enabled",
         "machines",
         "ec2.describe_regions",
     ),
     _aws(
         "ec2:DescribeInstances",
-        "find machines, and see that they are gone",
+        "find machines, and confirm that they are gone",
         "machines",
         "ec2.describe_instances",
     ),
     _aws(
         "ec2:DescribeInstanceTypeOfferings",
-        "learn which zones sell a type",
+        "list the zones that sell a type",
         "machines catalog",
         "ec2.describe_instance_type_offerings",
     ),
     _aws("ec2:DescribeImages", "find the newest image", "machines", "ec2.describe_images"),
     _aws(
         "ec2:DescribeSecurityGroups",
-        "find the group that lets ssh in",
+        "find the security group that admits ssh",
         "machines",
         "ec2.describe_security_groups",
     ),
     _aws(
         "ec2:DescribeCapacityReservations",
-        "tell a capacity block from a capacity reservation",
+        "distinguish a capacity block from a capacity reservation",
         "machines",
         "ec2.describe_capacity_reservations",
         when="the profile names a reservation",
@@ -84,7 +84,7 @@ PERMISSIONS = (
     _aws("ec2:DescribeSubnets", "find the subnet of a zone", "machines", "ec2.describe_subnets"),
     _aws(
         "ssm:GetParameter",
-        "learn the newest image's id from AWS's public parameters",
+        "read the newest image's id from AWS's public parameters",
         "machines",
         "ssm.get_parameter",
         grants=(Grant(("arn:aws:ssm:*::parameter/aws/service/*",)),),
@@ -92,14 +92,14 @@ PERMISSIONS = (
     ),
     _aws(
         "ec2:RunInstances",
-        "make a machine",
+        "create a machine",
         "machines",
         "ec2.run_instances",
         grants=(Grant(_MADE, _NAMED_OURS), Grant(_GIVEN)),
     ),
     _aws(
         "ec2:CreateTags",
-        "label what is made as it is made, and keep a machine's proven host key on it",
+        "label new resources in the create call, and record a machine's verified host key as a tag",
         "machines",
         "ec2.run_instances ec2.create_tags ec2.create_security_group ec2.create_image",
         grants=(
@@ -111,14 +111,14 @@ PERMISSIONS = (
     ),
     _aws(
         "ec2:TerminateInstances",
-        "end a machine",
+        "delete a machine",
         "machines",
         "ec2.terminate_instances",
         grants=_OUR_INSTANCES,
     ),
     _aws(
         "ec2:StopInstances",
-        "stop a machine before an image is made of it",
+        "stop a machine before an image is created from it",
         "machines",
         "ec2.stop_instances",
         grants=_OUR_INSTANCES,
@@ -126,7 +126,7 @@ PERMISSIONS = (
     ),
     _aws(
         "ec2:CreateImage",
-        "make an image of it",
+        "create an image of it",
         "machines",
         "ec2.create_image",
         grants=(Grant(_STORED, _NAMED_OURS), Grant(_INSTANCES, _IS_OURS)),
@@ -134,21 +134,21 @@ PERMISSIONS = (
     ),
     _aws(
         "ec2:DescribeSnapshots",
-        "see what is stored for images",
+        "list the snapshots of images",
         "machines",
         "ec2.describe_snapshots",
-        instead="images are not looked for, and every package is installed",
+        instead="orch does not look for images, and installs every package",
     ),
     *(
         _aws(name, why, "machines", call, grants=(Grant(_STORED, _IS_OURS),), **_IMAGES)
         for name, why, call in (
             ("ec2:DeregisterImage", "delete an image", "ec2.deregister_image"),
-            ("ec2:DeleteSnapshot", "delete what is stored for it", "ec2.delete_snapshot"),
+            ("ec2:DeleteSnapshot", "delete its snapshots", "ec2.delete_snapshot"),
         )
     ),
     _aws(
         "ec2:CreateSecurityGroup",
-        "make the security group by which the machines of one model reach each other",
+        "create the security group through which machines that train one model connect to each other",
         "machines",
         "ec2.create_security_group",
         grants=(Grant(_GROUPS, _NAMED_OURS), Grant(("arn:aws:ec2:*:*:vpc/*",))),
@@ -168,7 +168,7 @@ PERMISSIONS = (
     ),
     _aws(
         "ec2:ModifyNetworkInterfaceAttribute",
-        "put a machine into that security group, and take it out",
+        "add a machine to that security group, and remove it",
         "machines",
         "ec2.modify_network_interface_attribute",
         grants=(
@@ -187,7 +187,7 @@ PERMISSIONS = (
     ),
     _aws(
         "cloudwatch:PutMetricAlarm",
-        "have AWS end a machine whose guest is dead, or that is there after its deadline",
+        "let AWS terminate a machine that does not respond, or that exists after its deadline",
         "machines",
         "cloudwatch.put_metric_alarm",
         grants=_OUR_ALARMS,
@@ -210,7 +210,7 @@ PERMISSIONS = (
     ),
     _aws(
         "iam:CreateServiceLinkedRole",
-        "let EC2 and CloudWatch make the roles under which they buy spot machines and end machines",
+        "let EC2 and CloudWatch create their roles for spot machines and for terminating machines",
         "machines",
         "ec2.run_instances cloudwatch.put_metric_alarm",
         grants=tuple(
@@ -251,14 +251,14 @@ PERMISSIONS = (
         program="start-session",
         **_BY_SESSION,
     ),
-    _aws("ec2:DescribeInstanceTypes", "renew the catalog's types", "catalog", "ec2.describe_instance_types"),
+    _aws("ec2:DescribeInstanceTypes", "update the catalog's types", "catalog", "ec2.describe_instance_types"),
     _aws(
         "ec2:DescribeSpotPriceHistory",
-        "renew the catalog's spot prices",
+        "update the catalog's spot prices",
         "catalog",
         "ec2.describe_spot_price_history",
     ),
-    _aws("pricing:GetProducts", "renew the catalog's prices", "catalog", "pricing.get_products"),
+    _aws("pricing:GetProducts", "update the catalog's prices", "catalog", "pricing.get_products"),
     _aws(
         "servicequotas:GetServiceQuota",
         "compare the account's quotas with what a profile asks",
@@ -267,19 +267,19 @@ PERMISSIONS = (
     ),
     _aws(
         "servicequotas:GetAWSDefaultServiceQuota",
-        "learn the quotas that nobody has changed",
+        "read the default values of quotas",
         "doctor",
         "service-quotas.get_aws_default_service_quota",
     ),
     _aws(
         "freetier:GetAccountPlanState",
-        "see whether the account is on the Free plan, which launches small types alone",
+        "read whether the account is on the Free plan, which launches only small types",
         "doctor",
         "freetier.get_account_plan_state",
     ),
     _aws(
         "iam:SimulatePrincipalPolicy",
-        "see what a policy allows only for machines that carry orch's tags",
+        "check what a policy allows only for machines with orch's tags",
         "doctor",
         "iam.simulate_principal_policy",
         grants=(Grant(("arn:aws:iam::*:user/${aws:username}", "arn:aws:iam::*:role/*")),),

@@ -26,7 +26,9 @@ _OUR_RULES = (Grant((f"projects/{{project}}/global/firewalls/{OUR_NAMES}group-*"
 _SEVERAL = "several machines train one model (resources.nodes)"
 _SUBNETWORKS = (Grant(("projects/{project}/regions/*/subnetworks/*",)),)
 IDENTITY = "the profile names an identity"
-"""terraform/ does not grant this: machines get no identity unless somebody who may grant one names it."""
+"""terraform/ does not grant this: a machine gets an identity only if the profile names one, and an
+administrator permits it.
+"""
 
 _OWN_IMAGE = "the profile names an image of a project that is not public"
 _OWN_IMAGES = (Grant(("projects/{project}/global/images/*",)),)
@@ -34,12 +36,14 @@ _OWN_IMAGES = (Grant(("projects/{project}/global/images/*",)),)
 PERMISSIONS = (
     _gcp(
         "compute.instances.list",
-        "find machines, and see that they are gone",
+        "find machines, and confirm that they are gone",
         "machines",
         "instances.aggregatedList",
     ),
-    _gcp("compute.instances.get", "look at a machine", "machines", "instances.get", grants=_OUR_MACHINES),
-    _gcp("compute.instances.create", "make a machine", "machines", "instances.insert", grants=_OUR_MACHINES),
+    _gcp("compute.instances.get", "read a machine", "machines", "instances.get", grants=_OUR_MACHINES),
+    _gcp(
+        "compute.instances.create", "create a machine", "machines", "instances.insert", grants=_OUR_MACHINES
+    ),
     _gcp(
         "compute.instances.setMetadata",
         "give a machine its key, its deadline and its first-boot script",
@@ -49,27 +53,33 @@ PERMISSIONS = (
     ),
     _gcp(
         "compute.instances.setLabels",
-        "label it as it is made",
+        "label it in the create call",
         "machines",
         "instances.insert",
         grants=_OUR_MACHINES,
     ),
     _gcp(
         "compute.instances.setTags",
-        "tag it for the firewall as it is made",
+        "tag it for the firewall in the create call",
         "machines",
         "instances.insert",
         grants=_OUR_MACHINES,
     ),
-    _gcp("compute.disks.create", "make its disk", "machines", "instances.insert", grants=_OUR_DISKS),
+    _gcp("compute.disks.create", "create its disk", "machines", "instances.insert", grants=_OUR_DISKS),
     _gcp(
         "compute.disks.setLabels",
-        "label its disk as it is made",
+        "label its disk in the create call",
         "machines",
         "instances.insert",
         grants=_OUR_DISKS,
     ),
-    _gcp("compute.subnetworks.use", "plug it in", "machines", "instances.insert", grants=_SUBNETWORKS),
+    _gcp(
+        "compute.subnetworks.use",
+        "connect it to the network",
+        "machines",
+        "instances.insert",
+        grants=_SUBNETWORKS,
+    ),
     _gcp(
         "compute.subnetworks.useExternalIp",
         "give it a public address",
@@ -94,7 +104,9 @@ PERMISSIONS = (
         "instances.insert",
         when=IDENTITY,
     ),
-    _gcp("compute.instances.delete", "end a machine", "machines", "instances.delete", grants=_OUR_MACHINES),
+    _gcp(
+        "compute.instances.delete", "delete a machine", "machines", "instances.delete", grants=_OUR_MACHINES
+    ),
     _gcp(
         "compute.instances.getGuestAttributes",
         "read a machine's host keys",
@@ -102,8 +114,8 @@ PERMISSIONS = (
         "instances.getGuestAttributes",
         grants=_OUR_MACHINES,
     ),
-    _gcp("compute.zoneOperations.get", "follow what was begun", "machines", "zoneOperations.get"),
-    _gcp("compute.zoneOperations.list", "learn what became of a machine", "machines", "zoneOperations.list"),
+    _gcp("compute.zoneOperations.get", "follow operations", "machines", "zoneOperations.get"),
+    _gcp("compute.zoneOperations.list", "find out how a machine ended", "machines", "zoneOperations.list"),
     _gcp(
         "iap.tunnelInstances.accessViaIAP",
         "reach a machine without a public address",
@@ -117,7 +129,7 @@ PERMISSIONS = (
     *(
         _gcp(
             f"compute.firewalls.{verb}",
-            f"{does} the firewall rule by which the machines of one model reach each other",
+            f"{does} the firewall rule through which machines that train one model connect to each other",
             "machines",
             f"firewalls.{method}",
             grants=_OUR_RULES,
@@ -132,7 +144,7 @@ PERMISSIONS = (
     ),
     _gcp(
         "compute.networks.updatePolicy",
-        "have their network follow that rule",
+        "apply that rule to their network",
         "machines",
         "firewalls.insert firewalls.patch firewalls.delete",
         grants=(Grant(("projects/{project}/global/networks/*",)),),
@@ -140,20 +152,20 @@ PERMISSIONS = (
     ),
     _gcp(
         "compute.globalOperations.get",
-        "see that the rule holds",
+        "confirm that the rule is in force",
         "machines",
         "globalOperations.get",
         when=_SEVERAL,
     ),
-    _gcp("compute.zones.list", "learn the zones", "machines", "zones.list"),
-    _gcp("compute.machineTypes.get", "learn whether a zone has a type", "machines", "machineTypes.get"),
+    _gcp("compute.zones.list", "list the zones", "machines", "zones.list"),
+    _gcp("compute.machineTypes.get", "read whether a zone has a type", "machines", "machineTypes.get"),
     _gcp(
         "compute.acceleratorTypes.get",
-        "learn whether a zone has the GPU that is to be attached",
+        "read whether a zone has the GPU to attach",
         "machines",
         "acceleratorTypes.get",
     ),
-    _gcp("compute.regions.get", "tell limit and usage of a quota", "machines doctor", "regions.get"),
+    _gcp("compute.regions.get", "read limit and usage of a quota", "machines doctor", "regions.get"),
     _gcp(
         "compute.images.getFromFamily",
         "find a family's newest image",
@@ -167,31 +179,31 @@ PERMISSIONS = (
     ),
     _gcp(
         "compute.images.useReadOnly",
-        "make a disk of an image",
+        "create a disk from an image",
         "machines",
         "instances.insert",
         grants=_OWN_IMAGES,
         when=_OWN_IMAGE,
     ),
-    _gcp("compute.machineTypes.list", "renew the catalog's types", "catalog", "machineTypes.aggregatedList"),
+    _gcp("compute.machineTypes.list", "update the catalog's types", "catalog", "machineTypes.aggregatedList"),
     _gcp(
         "compute.acceleratorTypes.list",
-        "renew the catalog's GPUs",
+        "update the catalog's GPUs",
         "catalog",
         "acceleratorTypes.aggregatedList",
     ),
-    _gcp("compute.projects.get", "read the project's own quotas", "doctor", "projects.get"),
-    _gcp("compute.subnetworks.get", "see that the named subnetwork is there", "doctor", "subnetworks.get"),
-    _gcp("compute.networks.get", "see that the network is there", "doctor", "networks.get"),
+    _gcp("compute.projects.get", "read the project's quotas", "doctor", "projects.get"),
+    _gcp("compute.subnetworks.get", "check that the named subnetwork exists", "doctor", "subnetworks.get"),
+    _gcp("compute.networks.get", "check that the network exists", "doctor", "networks.get"),
     _gcp(
         "compute.firewalls.list",
-        "see that a rule lets ssh in, and which machines are in a group already",
+        "check that a rule admits ssh, and which machines are in a group already",
         "machines doctor",
         "firewalls.list",
     ),
     _gcp(
         "orgpolicy.policy.get",
-        "see whether an organisation forbids public addresses or guest attributes",
+        "check whether an organisation forbids public addresses or guest attributes",
         "doctor",
         "cloudresourcemanager.projects.getEffectiveOrgPolicy",
         api=RESOURCE_MANAGER,
@@ -202,7 +214,7 @@ APIS = (
     Api(COMPUTE, "machines", uses("machines catalog doctor")),
     Api(
         RESOURCE_MANAGER,
-        "which of these permissions one has",
+        "list the caller's permissions",
         uses("doctor"),
         ("cloudresourcemanager.projects.testIamPermissions",),
     ),

@@ -21,8 +21,9 @@ OUR_NAMES = "orch-"
 class Grant:
     """The resources on which a permission is needed, as narrow as a policy can express.
 
-    `resources`: AWS: ARN patterns; Google: resource names as in IAM conditions, {project} standing for the
-    project (`*`: the whole project; it cannot be narrowed). `conditions`: AWS only: operator, key, value.
+    `resources`: AWS: ARN patterns; Google: resource names as in IAM conditions, with {project} for the
+    project (`*`: the whole project, because it cannot be narrowed). `conditions`: AWS only: operator, key,
+    value.
     """
 
     resources: tuple[str, ...] = ("*",)
@@ -36,9 +37,9 @@ class Permission:
     `needed`: the uses of orch that need it. `calls`: operations of the API, such as `ec2.run_instances`
     (boto3) or `compute.instances.insert` (Google's id of the method). `when`: a condition in words, "" for
     always. `setting`: the same condition as an environment variable and a pattern of its value, if it can be
-    expressed so. `free`: it is always granted. `program`: the calls are made by another program, which orch
-    starts under this name. `instead`: what orch does without it; "" if it cannot work then. `api`: what must
-    be enabled: Google's service; for AWS the name of the endpoint.
+    expressed so. `free`: it is always granted. `program`: the name of another program, started by orch, that
+    makes the calls. `instead`: what orch does without the permission; "" if it cannot work without it. `api`:
+    what must be enabled: Google's service; for AWS the name of the endpoint.
     """
 
     cloud: Cloud
@@ -55,7 +56,9 @@ class Permission:
     instead: str = ""
 
     def applies(self, environ: Mapping[str, str]) -> bool:
-        """Return whether the settings of this environment make it needed. True if no setting decides."""
+        """Return whether the permission is needed with the settings in this environment. True if it has no
+        `setting`.
+        """
         if self.setting is None:
             return True
         variable, values = self.setting

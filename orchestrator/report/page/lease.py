@@ -35,7 +35,7 @@ _ROWS = 300
 
 
 def page_of_lease(lease: Lease, events: Sequence[Event], *, version: str) -> Page:
-    """Return the page of a lease as its ledger tells it. `version`: of orch. Asks no cloud."""
+    """Return the page of a lease as its ledger tells it. `version`: of orch. Contacts no cloud."""
     now = lease.now()
     found = (_course(lease, events), _machines(lease, now), _calls(lease), _runs(lease), _next(lease))
     return Page(

@@ -120,7 +120,7 @@ def describe_spot_price_history(self: Any) -> ActionResult:
 
 
 def open_group(region: str, name: str) -> None:
-    """A security group of the default VPC that lets ssh in from anywhere."""
+    """A security group of the default VPC that admits ssh from anywhere."""
     backend = ec2_backends[ACCOUNT][region]
     vpc = backend.get_default_vpc()
     assert vpc is not None

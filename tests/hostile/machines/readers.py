@@ -52,7 +52,8 @@ Read = Callable[[Path], Any]
 @dataclass(frozen=True)
 class Reader:
     """`read` is given the file `name` in a folder of its own; it raises one of `errors`, with a next command
-    where that is for people, or returns something harmless. `bytes_only`: it is given bytes, not a path."""
+    where that is for people, or returns something harmless. `bytes_only`: it is given bytes, not a path.
+    """
 
     name: str
     read: Read
@@ -247,7 +248,7 @@ SERVER = "the answer of a server: tests/unit/runs/test_mlflow.py::test_a_server_
 NOT_OF_A_RUN = {
     "runs.model_check._begun": "a command, and no file",
     "runs.model_check.started_ahead": "a command, and no file", "report.page.html._asset": OURS,
-    "session.door.include": USER, "session.door.is_included": USER,
+    "session.ssh_access.include": USER, "session.ssh_access.is_included": USER,
     "stack.lock._beside": USER, "stack.local._source": USER,
     "replay.copier._file": USER, "replay.sandbox._put": USER, "replay.sandbox._touch": OURS,
     "stalls.scratch_folder._fill": USER,
@@ -257,8 +258,8 @@ NOT_OF_A_RUN = {
     "session.owner._read": OURS, "session.owner._noted": OURS, "api.schemas.schema": OURS,
     "reads.sent._read": USER,
     "sizing.profile_change.change_profile": USER, "sizing.profile_change.write_minimums": USER,
-    "replay.standard_input.__init__": WRITE, "api.terraform._text": USER, "session.turns._file": LOCK,
-    "session.turns._signed": LOCK, "hosts.here.put": USER, "hosts.hostkeys.pins": OURS,
+    "replay.standard_input.__init__": WRITE, "api.terraform._text": USER, "session.work_locks._file": LOCK,
+    "session.work_locks._signed": LOCK, "hosts.here.put": USER, "hosts.hostkeys.pins": OURS,
     "hosts.hostkeys.repin": OURS, "hosts.identity.public_key": OURS, "hosts.ssh._write_file": USER,
     "hosts.atomic.atomic_file": WRITE, "hosts.atomic.flush_folder": WRITE,
     "session.team_url.remembered": OURS,
@@ -268,7 +269,7 @@ NOT_OF_A_RUN = {
     "runs.program._unknown": "a command, and no file",
     **{f"runs.mlflow_server.{name}": SERVER for name in ("_send", "_call", "_refusal")},
     "runs.kept_code._found": USER, "runs.kept_code.candidates": USER, "runs.kept_code._content": USER,
-    "training.again._text": USER, "training.identity.request_of": USER,
+    "training.repeat._text": USER, "training.identity.request_of": USER,
     "stack.bootstrap.far_script": OURS, "stack.bundle._is_binary": USER,
     "stack.bundle._relocated": USER, "stack.download._download": WRITE, "stack.local.alone": LOCK,
     "leases.budget.alone": LOCK, "stack.gpu_lock.place_of": USER, "stack.local._requires_python": USER,

@@ -15,7 +15,7 @@ from orchestrator.hosts.here import HereHost
 from orchestrator.model import Agent, Completed, Entry, RunRecord
 from orchestrator.replay import recipe
 from orchestrator.runs import collect, inputs, model_check, record_file
-from orchestrator.runs.follow import Kept
+from orchestrator.runs.follow import LocalLog
 
 ORCHESTRATOR = Path(__file__).parents[3] / "orchestrator"
 
@@ -26,7 +26,7 @@ class _Silent(HereHost):
 
 
 def _follow(run: Path) -> None:
-    with Kept(run / "output.log") as kept:
+    with LocalLog(run / "output.log") as kept:
         kept.begin(0)
         kept.add(b"of the machine", 0)
 
@@ -118,7 +118,7 @@ NOT_IN_A_RUN = {
     "session/owner.py": "the state folder",
     "sizing/profile_change.py": "a scratch folder",
     "leases/budget.py": "a lock, in the state folder",
-    "session/turns.py": "locks, in the state folder",
+    "session/work_locks.py": "locks, in the state folder",
 }
 
 

@@ -51,7 +51,7 @@ def test_a_pull_that_is_to_list_anew_says_what_it_did(project: Project) -> None:
     orch.pull(folder=project.folder, again=True, progress=told)
     said = "\n".join(told.lines)
     assert "No run waits to be fetched. a was fetched before, and is fetched anew" in said
-    assert "a was listed anew on the machine: 1 of 2 output files came now" in said
+    assert "a was listed again on the machine: 1 of 2 output files were downloaded now" in said
     assert (project.folder / "runs/a/outputs/x").read_text() == "later"
 
 
@@ -60,11 +60,14 @@ def test_a_pull_that_is_to_list_anew_says_what_it_did(project: Project) -> None:
     [
         (
             20 << 20,
-            ("and 64.0 MiB must stay free", "In all, 3.0 MiB of results are to come, so 67.0 MiB must be"),
+            (
+                "and 64.0 MiB must stay free",
+                "In all, 3.0 MiB of results are still on the machine, so 67.0 MiB must be",
+            ),
         ),
         (
             (64 << 20) + 9999,
-            ("output.log", "In all, 3.0 MiB of results are to come, so 67.0 MiB must be free."),
+            ("output.log", "In all, 3.0 MiB of results are still on the machine, so 67.0 MiB must be free."),
         ),
     ],
 )

@@ -23,7 +23,7 @@ from orchestrator.model import CancelReport, RunRecord
 from orchestrator.report.run import cancel_text
 from orchestrator.runs import collect, record_file
 from orchestrator.runs.bookmarks import bookmark_of
-from orchestrator.session import turns
+from orchestrator.session import work_locks
 from orchestrator.session.project import Project
 from tests.said import Said
 from tests.unit import here_cloud
@@ -249,7 +249,7 @@ def test_an_unknown_id_is_answered_with_the_nearest(job: Job, verb: str, leased:
 def test_cancel_of_a_run_that_is_being_started_names_the_call(job: Job) -> None:
     project = Project.at(job.folder)
     orch.up(job.profile, folder=job.folder)
-    with turns.turn_of(project, "one", "train", job.told):
+    with work_locks.run_lock(project, "one", "train", job.told):
         with pytest.raises(orch.UsageError) as refused:
             orch.cancel("one", folder=job.folder)
         assert f"is being started by `orch train` (process {os.getpid()}, since" in refused.value.message
@@ -269,10 +269,10 @@ def test_cancel_text_without_a_time() -> None:
 
 HOLDS = """
 import sys, time
-from orchestrator.session import turns
+from orchestrator.session import work_locks
 from orchestrator.session.project import Project
 from orchestrator.model import Silent
-with turns.turn_of(Project.at({folder!r}), "one", "train", Silent()):
+with work_locks.run_lock(Project.at({folder!r}), "one", "train", Silent()):
     print("held", flush=True)
     sys.stdin.readline()
 """
@@ -295,33 +295,33 @@ def test_a_waiting_call_says_once_who_holds_the_lock_and_when_it_continues(tmp_p
                 holder.communicate("\n")
 
     told = Release()
-    seen = turns.working_on(project, "one")
+    seen = work_locks.working_on(project, "one")
     assert seen and (seen.pid, seen.verb) == (holder.pid, "train")
-    with turns.turn_of(project, "one", "pull", told):
+    with work_locks.run_lock(project, "one", "pull", told):
         first, second = told.lines
         assert first == f"{seen.words} works on one in this folder; waiting for it"
-        assert second == "It is done; going on"
-        mine = turns.working_on(project, "one")
+        assert second == "The lock is free now; continuing"
+        mine = work_locks.working_on(project, "one")
         assert mine and (mine.pid, mine.verb) == (os.getpid(), "pull")
-    assert turns.working_on(project, "one") is None
+    assert work_locks.working_on(project, "one") is None
 
 
 def test_a_turn_that_was_given_back_says_nothing_of_its_next_holder(tmp_path: Path) -> None:
     project = Project.at(tmp_path)
-    with turns.turn_of(project, "one", "train", Said()) as turn:
-        turn.give_back()
-        with turns.turn_of(project, "one", "pull", Said()):
-            turn.give_back()
-            holder = turns.working_on(project, "one")
+    with work_locks.run_lock(project, "one", "train", Said()) as lock:
+        lock.release()
+        with work_locks.run_lock(project, "one", "pull", Said()):
+            lock.release()
+            holder = work_locks.working_on(project, "one")
             assert holder and holder.verb == "pull"
 
 
 def test_those_who_only_wait_for_up_do_not_wait_for_each_other(tmp_path: Path) -> None:
     place, told = Project.at(tmp_path), Said()
-    with turns.one_at_a_time(place, "tiny", "up", told):
+    with work_locks.one_at_a_time(place, "tiny", "up", told):
         pass
-    turns.after_up(place, "tiny", told)
-    turns.after_up(place, "tiny", told)
+    work_locks.after_up(place, "tiny", told)
+    work_locks.after_up(place, "tiny", told)
     assert told.lines == []
 
 

@@ -34,7 +34,7 @@ VERBS = {
     "pull": (("orchestrator.api.pulling",), (*PROFILE, *REMOTE, *SEARCH, *OFFERS)),
     "runs": (("orchestrator.runs.history",), (*PROFILE, "paramiko", *SEARCH, *OFFERS)),
     "train": (
-        ("orchestrator.api.training", "orchestrator.training.attended", "orchestrator.training.one_run"),
+        ("orchestrator.api.training", "orchestrator.training.on_lease", "orchestrator.training.one_run"),
         ("paramiko", "asyncio", *SEARCH, *OFFERS),
     ),
 }

@@ -296,7 +296,7 @@ def test_the_text_tells_each_machine_and_the_sum() -> None:
     assert "deadline passed 2 h ago ($0.0500/h, $0.10 since its deadline)" in ended
     assert "left" in left
     assert "in 90 min ($0.0500/h)" in left
-    assert total == "2 machines on c0; 1 deleted and gone. The remaining machines cost $0.0500/h."
+    assert total == "2 machines on c0; 1 deleted. The remaining machines cost $0.0500/h."
     assert gc_text(run(cloud()).as_json()) == "orch has no machine on c0."
 
 

@@ -121,7 +121,7 @@ def test_a_variable_of_a_library_of_numbers_is_tried_at_every_stage(stage: Stage
 
 
 IMPOSSIBLE = {
-    "more of a processor": ({"cpu__flags": [*FACTS["cpu"]["flags"], "avx512_vnni"]}, "only be taken away"),
+    "more of a processor": ({"cpu__flags": [*FACTS["cpu"]["flags"], "avx512_vnni"]}, "can only use fewer"),
     "more cores": ({"cpu__count": 64}, "has 64 cores, and this computer has 4"),
     "a GPU": ({"tensorflow__devices": ["CPU:0", "GPU:0"]}, "does not have the other side's devices"),
     "code that is gone": ({"modules": {"train.py": "b" * 64}}, "code is not on this computer"),

@@ -137,7 +137,7 @@ IDENTICAL = Verdict(
 NOTHING = Verdict(
     "NOT COMPARED",
     detail="Nothing was observed of A: it was not recorded (there is no observe folder).",
-    fix="Record it so that it gets through its first training steps: orch record -- python train.py …; "
+    fix="Record it again, until its first training steps are complete: orch record -- python train.py …; "
     "what it printed is in output.log of its run.",
 )
 

@@ -85,7 +85,7 @@ def test_files_in_another_order_each_time_are_listed_so_or_shuffled(tmp_path: Pa
     ("remedies", "suspected", "said"),
     [
         ((SEEDS,), (), "Confirmed: nothing seeds the data"),
-        ((), (OWN_SEEDS,), "Suspected: the seed itself is another one in each run"),
+        ((), (OWN_SEEDS,), "Suspected: the seed itself is different in each run"),
         ((), (), "Suspected: randomness that none of the usual seeds fixes."),
         (
             (generators([Unseeded("random.Random", "train.py:3")]),),

@@ -209,7 +209,7 @@ def test_importing_the_product_loads_neither_pydantic_nor_yaml() -> None:
 
 @pytest.mark.parametrize("field", ["local_ssd: 10 GB", "network: 1 Gbps"])
 def test_this_computer_is_not_chosen_by_what_it_has(field: str, tmp_path: Path) -> None:
-    with pytest.raises(ProfileError, match="the local machine has what this computer has; remove"):
+    with pytest.raises(ProfileError, match="a local machine uses the hardware of this computer; remove"):
         read(tmp_path, BARE + f"resources: {{{field}}}\n")
 
 

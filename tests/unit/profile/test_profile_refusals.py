@@ -52,7 +52,7 @@ def test_a_file_that_cannot_be_read(tmp_path: Path) -> None:
         assert caught.value.where == str(path)
     fifo = tmp_path / "fifo"
     os.mkfifo(fifo)
-    with pytest.raises(ProfileError, match="a plain file"):
+    with pytest.raises(ProfileError, match="not a regular file"):
         load(fifo, environ={})
 
 

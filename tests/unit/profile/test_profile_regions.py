@@ -65,7 +65,7 @@ def test_each_of_which_nothing_is_recorded_is_named() -> None:
         ("region: []\n", "6:", "found an empty list"),
         ("region: [us-east-1, us-east-1]\n", "6:", "named twice"),
         ("region: [us-east-1, 5]\n", "6:", "5"),
-        ("region: [us-east-1, us-west-2]\nzone: us-east-1a\n", "7:7", "a zone lies in one region"),
+        ("region: [us-east-1, us-west-2]\nzone: us-east-1a\n", "7:7", "a zone is in one region"),
     ],
 )
 def test_what_is_wrong_is_said_at_its_place(tmp_path: Path, rest: str, where: str, words: str) -> None:
@@ -76,5 +76,5 @@ def test_what_is_wrong_is_said_at_its_place(tmp_path: Path, rest: str, where: st
 
 
 def test_regions_of_any_cloud_are_refused(tmp_path: Path) -> None:
-    with pytest.raises(ProfileError, match="each cloud names its regions"):
+    with pytest.raises(ProfileError, match="each cloud has other names for its regions"):
         read(tmp_path, "region: [us-east-1, us-west-2]\n", "any")

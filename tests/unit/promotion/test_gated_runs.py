@@ -45,7 +45,7 @@ def test_run_promotes_or_refuses_and_ends_its_machine_in_both_cases(cloud: HereC
     assert json.loads((folder / "runs/bad/run.json").read_text())["acceptance"]["accepted"] is False
 
 
-def test_train_and_pull_judge_what_they_bring_home(cloud: HereCloud, tmp_path: Path) -> None:
+def test_train_and_pull_judge_what_they_download(cloud: HereCloud, tmp_path: Path) -> None:
     folder = tmp_path / "p"
     profile = here_cloud.project(folder, SCRIPT, more=MORE)
     orch.up(profile, folder=folder)

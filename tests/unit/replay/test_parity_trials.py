@@ -351,7 +351,7 @@ def test_standard_input_that_never_ends_holds_nothing_up_and_is_no_difference(be
 @pytest.mark.parametrize(
     ("asks", "words"),
     [
-        ("os.path.exists('../flag')", "what lies around the working folder"),
+        ("os.path.exists('../flag')", "the files around the working folder"),
         ("'b2' in os.getcwd()", "the working folder's path is"),
     ],
 )

@@ -62,7 +62,7 @@ def test_the_text_names_place_rule_and_way_out() -> None:
     assert found.exit_code == EXIT_LINT
     assert found.stdout.splitlines() == [
         "train.py",
-        "  2:13 warning ORC401 os.listdir names files in an order of the file system",
+        "  2:13 warning ORC401 os.listdir lists files in the order of the file system",
         f"      {RULES['ORC401'].why}",
         f"      {RULES['ORC401'].fix}",
         "1 warning in 1 file.",

@@ -7,7 +7,7 @@ from pathlib import Path
 
 import pytest
 
-from orchestrator.runs import meanwhile
+from orchestrator.runs import background_download
 from orchestrator.runs.mlflow_notes import Notes
 from orchestrator.session.project import Project
 from tests.unit.runs.mlflow_double import MlflowDouble
@@ -38,7 +38,7 @@ json.dump({"accuracy": 0.95}, open("metrics.json", "w"))
 def test_the_server_has_metrics_before_the_run_ends_and_each_once(
     server: MlflowDouble, profile: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(meanwhile, "_SELDOM_S", 0.05)
+    monkeypatch.setattr(background_download, "_SELDOM_S", 0.05)
     gate = tmp_path / "gate"
     (profile.parent / "train.py").write_text(WAITS)
 
@@ -59,7 +59,7 @@ def test_the_server_has_metrics_before_the_run_ends_and_each_once(
 def test_a_server_that_fails_meanwhile_changes_nothing(
     server: MlflowDouble, profile: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(meanwhile, "_SELDOM_S", 0.0)
+    monkeypatch.setattr(background_download, "_SELDOM_S", 0.0)
     server.before = lambda _method, _path: 503
     assert run(profile).succeeded
     server.before = lambda _method, _path: None

@@ -283,7 +283,7 @@ def test_what_the_profile_may_say(tmp_path: Path) -> None:
         ("{interruption: 1000}", "retry.interruption: 1000 is out of range"),
         ("{interruption: 2h}", "retry.interruption"),
         ("5", "expected a mapping of interruption, no-capacity, error"),
-        ("{no-capacity: 2h}\nwait: 1h", "wait says the same thing, and says 1h"),
+        ("{no-capacity: 2h}\nwait: 1h", "`wait` is the same setting, with another value (1h)"),
     ):
         with pytest.raises(orch.ProfileError) as refused:
             retry(text)

@@ -15,7 +15,7 @@ import pytest
 
 import orchestrator as orch
 from orchestrator.report.run import summary
-from orchestrator.runs import checkpoints, meanwhile
+from orchestrator.runs import background_download, checkpoints
 from tests.unit import here_cloud
 from tests.unit.here_cloud import HereCloud
 
@@ -91,7 +91,7 @@ class Job:
 
 @pytest.fixture
 def job(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Iterator[Job]:
-    monkeypatch.setattr(meanwhile, "_EVERY_S", 0.1)
+    monkeypatch.setattr(background_download, "_EVERY_S", 0.1)
     cloud = here_cloud.cloud(tmp_path / "machines", monkeypatch, prepared=True)
     yield Job(tmp_path / "p", cloud)
     for machine in cloud.alive():

@@ -45,7 +45,7 @@ def test_a_range_is_whole_numbers_and_the_last_parameter_changes_first() -> None
         (["lr=1", "lr=2"], "gives lr twice"),
         (["lr=1,2,1"], "lr has 1 twice"),
         (["n=1..900000"], "a range of more than 100000"),
-        (["lr=1e-5..1e-1"], "no range of whole numbers; --search takes any range"),
+        (["lr=1e-5..1e-1"], "not a range of whole numbers; --search takes any range"),
     ],
 )
 def test_what_is_no_list_of_values_is_refused(words: list[str], said: str) -> None:

@@ -20,9 +20,9 @@ from orchestrator.report.nodes import node_lines
 from orchestrator.runtime.acting import acting, inheritable
 from orchestrator.runtime.meeting import meet
 from orchestrator.training.gang import prefixed
-from orchestrator.training.gathering import _require_equal, environment
 from orchestrator.training.nodes import first_run, node_run, sum_up
 from orchestrator.training.origin import began_on, end_of, told
+from orchestrator.training.start_barrier import _require_equal, environment
 
 LOCK = Lock(Path("requirements.lock"), "requirements", "0" * 64, ())
 

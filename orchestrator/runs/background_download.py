@@ -1,4 +1,6 @@
-"""Download checkpoints and TensorBoard files while a run continues, and tell its pace."""
+"""Download checkpoints and TensorBoard files while a run continues, and report its pace (steps, epoch,
+metrics, cost).
+"""
 
 from __future__ import annotations
 
@@ -23,25 +25,25 @@ if TYPE_CHECKING:
 
 _EVERY_S = 5.0
 _SELDOM_S = 15.0
-"""Seconds between two looks if nothing is downloaded that the next attempt would need."""
+"""Seconds between two polls if nothing is downloaded that the next attempt would need."""
 _LAST_S = 60.0
 """Seconds to wait for what is being downloaded when the run ends."""
 
 
-class _Look(Protocol):
-    """One kind of files. `what`: the beginning of a message that they could not be downloaded."""
+class _Poller(Protocol):
+    """Downloads one kind of files. `what`: their name at the beginning of an error message."""
 
     @property
     def what(self) -> str: ...
 
-    def look(self, host: Host) -> None: ...
+    def poll(self, host: Host) -> None: ...
 
 
 @dataclass
 class _Timed:
-    """A look, the seconds from one to the next, and when the next is due by time.monotonic()."""
+    """A poller, the seconds from one poll to the next, and when the next is due by time.monotonic()."""
 
-    look: _Look
+    poller: _Poller
     every_s: float
     due: float = 0.0
 
@@ -68,26 +70,26 @@ def _logged(session: Session, run_id: str) -> Live | None:
 
 
 @contextlib.contextmanager
-def brought_meanwhile(session: Session, run_id: str) -> Iterator[Meanwhile]:
-    """Download new files during the block, over a connection of its own.
+def downloading(session: Session, run_id: str) -> Iterator[BackgroundDownload]:
+    """Download new files during the block, over a separate connection.
 
-    They are downloaded a last time at the end, unless `forgo` was called: for a completed run, the results
-    contain them.
+    They are downloaded a last time at the end, unless `skip_last` was called: for a completed run, the
+    results contain them.
     """
-    bringing = Meanwhile(session, run_id)
+    bringing = BackgroundDownload(session, run_id)
     bringing.start()
     try:
         yield bringing
     except BaseException:
-        bringing.forgo()
+        bringing.skip_last()
         raise
     finally:
         bringing.stop()
 
 
-class Meanwhile(threading.Thread):
-    """The thread that downloads. It never fails: what cannot be downloaded is tried again later, or stays
-    on the machine.
+class BackgroundDownload(threading.Thread):
+    """The thread that downloads. It never raises: what cannot be downloaded is tried again later, or stays on
+    the machine.
     """
 
     def __init__(self, session: Session, run_id: str) -> None:
@@ -95,9 +97,9 @@ class Meanwhile(threading.Thread):
         self._session = session
         self._run_id = run_id
         saves = bool(session.profile.train.checkpoints)
-        files: list[_Look] = [*([checkpoints.Copies(session, run_id)] if saves else ())]
+        files: list[_Poller] = [*([checkpoints.Copies(session, run_id)] if saves else ())]
         files.append(events.Written(session, run_id))
-        self._files = [_Timed(look, _EVERY_S if saves else _SELDOM_S) for look in files]
+        self._files = [_Timed(poller, _EVERY_S if saves else _SELDOM_S) for poller in files]
         self._watching = session.progress if isinstance(session.progress, Watching) else None
         pace = _pace(session, run_id, self._watching) if self._watching else None
         self._printed = pace.printed if pace else None
@@ -109,22 +111,22 @@ class Meanwhile(threading.Thread):
         self._ends = threading.Event()
         self._told: set[str] = set()
         self._last = saves
-        """Whether there may be more at the end; False for a run too short for a first look."""
-        self._forgone = False
+        """Whether to download once more at the end; False for a run that ended before the first download."""
+        self._skips_last = False
 
     def run(self) -> None:
         try:
             while not self._ends.wait(self._left()):
                 due = [each for each in (*self._pace, *self._files) if each.due <= time.monotonic()]
                 self._last = self._last or any(each in self._files for each in due)
-                self._look(due)
-            if self._last and not self._forgone:
-                self._look(self._files)
+                self._poll(due)
+            if self._last and not self._skips_last:
+                self._poll(self._files)
         finally:
             self._close()
 
     def _left(self) -> float:
-        """Seconds until the next look."""
+        """Seconds until the next poll."""
         return max(0.0, min(each.due for each in (*self._pace, *self._files)) - time.monotonic())
 
     def printed(self, data: bytes) -> None:
@@ -134,9 +136,9 @@ class Meanwhile(threading.Thread):
         if self._logged is not None:
             self._logged.printed(data)
 
-    def forgo(self) -> None:
+    def skip_last(self) -> None:
         """Download nothing more at the end."""
-        self._forgone = True
+        self._skips_last = True
 
     def stop(self) -> None:
         self._ends.set()
@@ -144,15 +146,15 @@ class Meanwhile(threading.Thread):
         if self._watching is not None:
             self._watching.pace(None)
 
-    def _look(self, due: Sequence[_Timed]) -> None:
+    def _poll(self, due: Sequence[_Timed]) -> None:
         for each in due:
             try:
                 self._host = self._host or self._connected()
                 if self._host is not None:
-                    each.look.look(self._host)
+                    each.poller.poll(self._host)
             except (LocalError, SyncError, OSError) as error:
                 self._close()
-                self._tell(each.look.what, error)
+                self._tell(each.poller.what, error)
             except OrchError:
                 self._close()
             finally:

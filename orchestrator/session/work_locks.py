@@ -39,11 +39,10 @@ class Holder:
         return f"`orch {self.verb}` (process {self.pid}, since {at})"
 
 
-class Turn:
-    """The right to work on one thing. It can be released before its block ends, and taken again.
-
-    `what`: what the holder does, after its name: "works on one". `verb`: shown to those who wait for us.
-    `far`: the same lock for the team's other computers.
+class WorkLock:
+    """An exclusive lock on a run or machine. It can be released before its block ends, and taken again.
+    `what`: the holder's work in a message, such as "works on RUN". `verb`: shown to waiting calls. `far`: the
+    lock in the team's store, for its other computers.
     """
 
     def __init__(
@@ -69,21 +68,21 @@ class Turn:
         try:
             self._beyond.enter_context(self._far())
         except BaseException:
-            self.give_back()
+            self.release()
             raise
         _sign(self._handle, Holder(os.getpid(), self._verb, time.time()))
 
     def wait(self, lock: int) -> None:
-        """Wait until `lock` (LOCK_EX, or LOCK_SH to share it with others who only wait) is acquired."""
+        """Wait until `lock` is acquired: LOCK_EX, or LOCK_SH, which other waiting calls can hold too."""
         if _soon(self._handle, lock):
             return
         holder = _signed(self._handle)
         name = holder.words if holder else "Another orch"
         self._tell.say(f"{name} {self._what}; waiting for it")
         fcntl.flock(self._handle, lock)
-        self._tell.say("It is done; going on")
+        self._tell.say("The lock is free now; continuing")
 
-    def give_back(self) -> None:
+    def release(self) -> None:
         if not self._held:
             return
         self._held = False
@@ -95,45 +94,44 @@ class Turn:
 @contextmanager
 def _taking(
     handle: IO[str], verb: str, what: str, tell: Progress, project: Project, name: str
-) -> Iterator[Turn]:
+) -> Iterator[WorkLock]:
     """Hold the lock of `handle` in the block or until it is released; wait for its holder first.
 
-    In a team's project this includes the store's lock `name`. Raises LockHeld, LockLost and StorageError
-    then.
+    In a team's project also the store's lock `name`, which may raise LockHeld, LockLost and StorageError.
     """
 
     def far() -> AbstractContextManager[None]:
         team = project.team
         return team.lock(name, tell, what) if team else nullcontext()
 
-    turn = Turn(handle, verb, what, tell, far)
-    turn.take()
+    lock = WorkLock(handle, verb, what, tell, far)
+    lock.take()
     try:
-        yield turn
+        yield lock
     finally:
-        turn.give_back()
+        lock.release()
 
 
 @contextmanager
-def turn_of(project: Project, run_id: str, verb: str, tell: Progress) -> Iterator[Turn]:
-    """One call at a time starts the run `run_id` or pulls it. The next one finds the result."""
+def run_lock(project: Project, run_id: str, verb: str, tell: Progress) -> Iterator[WorkLock]:
+    """Hold the lock of the run `run_id`: one call at a time starts or pulls it."""
     with (
         _opened(project, f"run-{run_id}") as handle,
-        _taking(handle, verb, f"works on {run_id} in this folder", tell, project, f"run-{run_id}") as turn,
+        _taking(handle, verb, f"works on {run_id} in this folder", tell, project, f"run-{run_id}") as lock,
     ):
-        yield turn
+        yield lock
 
 
 @contextmanager
 def free(project: Project, run_id: str) -> Iterator[bool]:
-    """Whether nobody works on the run `run_id`. If so, others wait until the block ends."""
+    """Yield whether no other call works on the run `run_id`. If so, other calls wait until the block ends."""
     with _opened(project, f"run-{run_id}") as handle:
         yield _taken(handle)
 
 
 @contextmanager
 def starting(project: Project, lease: str, verb: str, tell: Progress) -> Iterator[None]:
-    """One call at a time starts a run on the machine of `lease`."""
+    """Hold the lock for starting a run on the machine of `lease`."""
     with (
         _opened(project, f"start-{lease}") as handle,
         _taking(handle, verb, "starts a run on this machine", tell, project, f"start-{lease}"),
@@ -143,7 +141,7 @@ def starting(project: Project, lease: str, verb: str, tell: Progress) -> Iterato
 
 @contextmanager
 def sweeping(project: Project, name: str, tell: Progress) -> Iterator[None]:
-    """One sweep of the profile `name` at a time, because they use the same machines."""
+    """Hold the lock for a sweep of the profile `name`; its sweeps use the same machines."""
     with (
         _opened(project, f"sweep-{name}") as handle,
         _taking(handle, "sweep", f"sweeps {name} in this folder", tell, project, f"sweep-{name}"),
@@ -153,7 +151,7 @@ def sweeping(project: Project, name: str, tell: Progress) -> Iterator[None]:
 
 @contextmanager
 def promoting(project: Project, model: str, verb: str, tell: Progress) -> Iterator[None]:
-    """One call at a time changes which run's model is current."""
+    """Hold the lock for changing which run's model is current."""
     with (
         _opened(project, f"model-{model}") as handle,
         _taking(handle, verb, f"changes the model {model}", tell, project, f"model-{model}"),
@@ -163,31 +161,31 @@ def promoting(project: Project, model: str, verb: str, tell: Progress) -> Iterat
 
 @contextmanager
 def downloading(project: Project, source: str, name: str, tell: Progress) -> Iterator[None]:
-    """One call at a time downloads the bucket data `source` to this computer. `name`: of the lock."""
+    """Hold the lock for downloading the bucket data `source` to this computer. `name`: of the lock."""
     with _opened(project, f"data-{name}") as handle:
-        turn = Turn(handle, "train", f"downloads {source}", tell)
-        turn.take()
+        lock = WorkLock(handle, "train", f"downloads {source}", tell)
+        lock.take()
         try:
             yield
         finally:
-            turn.give_back()
+            lock.release()
 
 
 @contextmanager
 def ending_for_task(project: Project, run_id: str, tell: Progress) -> Iterator[None]:
-    """One call at a time ends the run `run_id` of a task that its scheduler killed; the next try waits."""
+    """Hold the lock for ending the run `run_id` of a task that its scheduler killed."""
     with _opened(project, f"ending-{run_id}") as handle:
-        turn = Turn(handle, "cancel", f"ends {run_id} for a task that was killed", tell)
-        turn.take()
+        lock = WorkLock(handle, "cancel", f"ends {run_id} for a task that was killed", tell)
+        lock.take()
         try:
             yield
         finally:
-            turn.give_back()
+            lock.release()
 
 
 @contextmanager
 def changing(project: Project, lease: str, verb: str, tell: Progress) -> Iterator[None]:
-    """One call at a time creates a machine for `lease`, or deletes its machines and closes it.
+    """Hold the lock for creating a machine for `lease`, or deleting its machines and closing it.
 
     `up` holds it from the check that the lease is open to the receipt of the create call; `down` holds it
     from the list of machines to the closing entry. So no machine is created for a lease whose key was
@@ -195,18 +193,20 @@ def changing(project: Project, lease: str, verb: str, tell: Progress) -> Iterato
     """
     with (
         _opened(project, f"lease-{lease}") as handle,
-        _taking(handle, verb, f"makes or ends the machine of {lease}", tell, project, f"lease-{lease}"),
+        _taking(handle, verb, f"creates or deletes the machine of {lease}", tell, project, f"lease-{lease}"),
     ):
         yield
 
 
 @contextmanager
 def one_at_a_time(project: Project, name: str, verb: str, tell: Progress) -> Iterator[None]:
-    """Two `up` of one profile take turns; the second finds the machine and stack of the first."""
+    """Hold the lock for `up` of the profile `name`: a second call then finds the machine and stack of the
+    first.
+    """
     project.ignore_state()
     with (
         _file(project.state / f"up-{name}.lock") as handle,
-        _taking(handle, verb, f"makes the machine of {name} ready", tell, project, f"up-{name}"),
+        _taking(handle, verb, f"prepares the machine of {name}", tell, project, f"up-{name}"),
     ):
         yield
 
@@ -215,7 +215,7 @@ def after_up(project: Project, name: str, tell: Progress) -> None:
     """Wait for an `up` of the profile `name` that is running."""
     project.ignore_state()
     with _file(project.state / f"up-{name}.lock") as handle:
-        Turn(handle, "", f"makes the machine of {name} ready", tell).wait(fcntl.LOCK_SH)
+        WorkLock(handle, "", f"prepares the machine of {name}", tell).wait(fcntl.LOCK_SH)
 
 
 def working_on(project: Project, run_id: str) -> Holder | None:
@@ -233,7 +233,7 @@ def working_on(project: Project, run_id: str) -> Holder | None:
 
 @contextmanager
 def shared_use(project: Project, name: str) -> Iterator[None]:
-    """The machine of the profile `name` is used in the block: no `run` deletes it meanwhile."""
+    """Hold a shared lock on the machine of the profile `name`: no `run` deletes it during the block."""
     with _opened(project, f"use-{name}") as handle:
         fcntl.flock(handle, fcntl.LOCK_SH)
         yield
@@ -241,7 +241,9 @@ def shared_use(project: Project, name: str) -> Iterator[None]:
 
 @contextmanager
 def exclusive_use(project: Project, name: str) -> Iterator[bool]:
-    """Whether nobody uses the machine of the profile `name`. If so, others wait until the block ends."""
+    """Yield whether no other call uses the machine of the profile `name`. If so, other calls wait until the
+    block ends.
+    """
     with _opened(project, f"use-{name}") as handle:
         yield _taken(handle)
 
@@ -257,13 +259,13 @@ def _opened(project: Project, name: str) -> Iterator[IO[str]]:
 
 @contextmanager
 def _file(path: Path) -> Iterator[IO[str]]:
-    """Open for reading and writing; what its holder wrote into it stays."""
+    """Open a lock file for reading and writing, without truncating it."""
     with open(path, "a+") as handle:
         yield handle
 
 
 def _taken(handle: IO[str]) -> bool:
-    """Take the lock unless another process holds it."""
+    """Take the lock if it is free; returns whether it was taken."""
     try:
         fcntl.flock(handle, fcntl.LOCK_EX | fcntl.LOCK_NB)
     except BlockingIOError:

@@ -1,4 +1,4 @@
-"""Several runs on one machine: which are active, and what they leave free."""
+"""Several runs on one machine: which ones are active, and which resources are free."""
 
 from __future__ import annotations
 
@@ -41,7 +41,7 @@ def require_no_other_run(session: Session, run_id: str, parallel: bool) -> None:
 
 
 @contextmanager
-def naming_the_other(session: Session) -> Iterator[None]:
+def naming_other_run(session: Session) -> Iterator[None]:
     """Turn PathTaken of the block into Busy that says what exists and the next command."""
     try:
         yield

@@ -1,4 +1,4 @@
-"""Download a run that has ended: its files, its record, and what its files reveal."""
+"""Download a run that has ended: its files, its record, and the results of checking the files."""
 
 from __future__ import annotations
 
@@ -32,7 +32,7 @@ _UPLOAD_S = 3600.0
 _POLL_S = 0.5
 
 
-def bring_home(
+def download_run(
     session: Session,
     run_id: str,
     exit_: Exit | None,
@@ -40,10 +40,10 @@ def bring_home(
     again: bool = False,
     ready: Checkers | None = None,
 ) -> RunRecord:
-    """Download and record first, so that nothing can be lost afterwards; then examine the files.
+    """Download a run, write its record, then check its files. Returns the record.
 
-    `ready` checks the models, if it was started with the run. Files that must not or cannot be written here
-    are named in the record and the ledger, and stay on the machine.
+    `ready`: the checkers of models, if they were started with the run. Files that must not or cannot be
+    written here are named in the record and the ledger, and stay on the machine.
     """
     note_end(session, run_id, exit_)
     draft = session.ledger.lease().runs[run_id].draft
@@ -75,7 +75,7 @@ def bring_home(
     session.ledger.record(RunCollected(run_id, left, cost))
     try:
         checked = _checked(session, read_metrics(done), fetched.entries, ready)
-    finally:  # not earlier: a machine that counts as idle may end during the question
+    finally:  # not earlier: a machine that counts as idle may end while it is asked
         there = _is_uploaded(session, run_id)
         if not any(each.can_come for each in fetched.refused):
             release(session.ledger, session.host, session.agent, run_id)
@@ -89,7 +89,7 @@ def _fetched(session: Session, run_id: str, timings: dict[str, float], again: bo
     with (
         measure_duration(timings, PULL),
         space.naming_pull(folder),
-        doing(session.progress, "Bringing the results home"),
+        doing(session.progress, "Downloading the results"),
     ):
         found = collect.fetch(session.host, session.agent, run_id, folder, session.progress, again=again)
     if again:
@@ -100,7 +100,10 @@ def _fetched(session: Session, run_id: str, timings: dict[str, float], again: bo
 def _fetched_anew(run_id: str, fetched: collect.Fetched) -> str:
     files = sum(each.kind == "file" for each in fetched.entries)
     changed = f"{fetched.transferred} of {counted(files, 'output file')}"
-    return f"{run_id} was listed anew on the machine: {changed} came now, the others were here unchanged"
+    return (
+        f"{run_id} was listed again on the machine: {changed} were downloaded now, the others are here "
+        "unchanged"
+    )
 
 
 def _is_uploaded(session: Session, run_id: str) -> bool:
@@ -118,9 +121,8 @@ def _is_uploaded(session: Session, run_id: str) -> bool:
 
 
 def _store(session: Session, record: RunRecord, entries: Sequence[Entry], *, there: bool) -> None:
-    """Upload the results to the store, if one is set and does not have them (`there`).
-
-    A refusal is reported.
+    """Upload the results to the store, if one is set and does not have them (`there`). A failure is reported,
+    not raised.
     """
     try:
         stored = stored_run(session.profile, record.run_id)
@@ -131,13 +133,13 @@ def _store(session: Session, record: RunRecord, entries: Sequence[Entry], *, the
     except OrchError as error:
         notice(
             session.progress,
-            f"The results of {record.run_id} are here, and could not be uploaded to the store: {error} "
+            f"The results of {record.run_id} are here, but could not be uploaded to the store: {error} "
             f"To retry: orch pull {record.run_id}",
         )
 
 
 def _ran(session: Session, run_id: str, state: RunState) -> Ran | None:
-    """Return when the job was active, by its machine's clock."""
+    """Return when the job was active, Unix seconds by its machine's clock."""
     if not state.started_at or not state.ended_at:
         return None
     attempt = session.ledger.lease().runs[run_id].attempt
@@ -145,7 +147,9 @@ def _ran(session: Session, run_id: str, state: RunState) -> Ran | None:
 
 
 def _beside(session: Session, run_id: str) -> list[billing.Span]:
-    """Return the machine's other jobs whose times are not in the ledger yet, by the machine's clock."""
+    """Return the machine's other jobs whose times are not in the ledger yet, Unix seconds by the machine's
+    clock.
+    """
     others = [run.run_id for run in session.ledger.lease().uncollected if run.run_id != run_id]
     states = [jobs.state(session.host, session.agent, name) for name in others]
     return [billing.Span(s.started_at, s.ended_at or math.inf) for s in states if s.started_at]
@@ -154,8 +158,8 @@ def _beside(session: Session, run_id: str) -> list[billing.Span]:
 def _checked(
     session: Session, record: RunRecord, entries: Sequence[Entry], ready: Checkers | None
 ) -> RunRecord:
-    """Return the record with the result of the model check; only the first of several machines has models
-    to check.
+    """Return the record with the result of the model check. Of several machines, only the first has models to
+    check.
     """
     if session.rank:
         return record

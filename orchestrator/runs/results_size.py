@@ -1,4 +1,4 @@
-"""How much of a run's results is still to come, for a download that does not fit on this computer's disk."""
+"""Name the free space that all results of a run need, if a download does not fit on this computer's disk."""
 
 from __future__ import annotations
 
@@ -14,8 +14,8 @@ from orchestrator.model import Agent, Entry, Host
 
 
 @contextmanager
-def naming_all(host: Host, agent: Agent, run_id: str, folder: Path) -> Iterator[None]:
-    """Add to a LocalError of the block, if the disk has too little room, what all results of the run need.
+def naming_total_size(host: Host, agent: Agent, run_id: str, folder: Path) -> Iterator[None]:
+    """If the block raises LocalError for a full disk, add how many bytes all results of the run need.
 
     `folder`: where the outputs belong.
     """
@@ -26,13 +26,14 @@ def naming_all(host: Host, agent: Agent, run_id: str, folder: Path) -> Iterator[
             size = _to_come(jobs.left(host, agent, run_id).entries, folder)
             if free(folder) < size + SPARE:
                 error.message += (
-                    f" In all, {amount(size)} of results are to come, so {amount(size + SPARE)} must be free."
+                    f" In all, {amount(size)} of results are still on the machine, so "
+                    f"{amount(size + SPARE)} must be free."
                 )
         raise
 
 
 def _to_come(entries: Sequence[Entry], folder: Path) -> int:
-    """Return the bytes of the files that are not here, nor among those that an earlier attempt fetched."""
+    """Return the total bytes of the files that were not downloaded yet, by this or an interrupted call."""
     staged = folder.with_name(f"{folder.name}.part") / "files"
     return sum(
         each.size

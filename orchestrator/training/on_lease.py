@@ -10,35 +10,35 @@ from orchestrator.model.outcomes import ExitReason
 from orchestrator.model.progress import Output
 from orchestrator.profile import Profile
 from orchestrator.profile.overrides import secrets_of
-from orchestrator.runs.known import profile_of
+from orchestrator.runs.find_run import profile_of
 from orchestrator.runs.retries import failed_places
 from orchestrator.session.interrupts import Interrupts
 from orchestrator.session.project import Project
 from orchestrator.training.one_run import run_on_all
 from orchestrator.training.options import RunOptions
 from orchestrator.training.resume import require_checkpoints
-from orchestrator.training.retrying import Course, until_it_ends
+from orchestrator.training.retrying import RetriedRun, until_it_ends
 
 if TYPE_CHECKING:
     from orchestrator.leases.consent import Approve
 
 
-def train_to_the_end(
+def train_with_retries(
     project: Project,
     lease: Lease,
     profile: Profile,
     run_id: str,
-    wish: RunOptions,
+    options: RunOptions,
     interrupts: Interrupts,
     output: Output | None,
     tell: Progress,
     approve: Approve | None,
 ) -> RunRecord:
-    """Return the run's record, after as many attempts as the profile's `retry` allows. `profile`: that of
-    this call.
+    """Return the run's record, after as many attempts as the profile's `retry` allows. `profile`: with the
+    overrides of this call.
     """
-    if wish.resume_proof:
-        require_checkpoints(profile, wish.command(profile))
+    if options.resume_proof:
+        require_checkpoints(profile, options.command(profile))
     ledger = project.ledger(lease.id)
 
     def attempt(now: RunOptions) -> RunRecord:
@@ -50,7 +50,7 @@ def train_to_the_end(
         interrupts.begun = False
         if record and record.exit["reason"] == ExitReason.PREEMPTED:
             end_interrupted(project, ledger.lease(), str((record.machine or {}).get("id")), tell)
-        held, given = ledger.lease(), secrets_of(wish.overrides)
+        held, given = ledger.lease(), secrets_of(options.overrides)
         another_machine(
             project,
             held,
@@ -58,15 +58,17 @@ def train_to_the_end(
             overrides=(*held.profile["overrides"], *given),
             avoid=failed_places(record) if record else _place_of(held),
             approve=approve,
-            strict=wish.strict,
+            strict=options.strict,
             tell=tell,
         )
 
-    return until_it_ends(Course(project, profile, run_id, attempt, replace_machine, tell, own=False), wish)
+    return until_it_ends(
+        RetriedRun(project, profile, run_id, attempt, replace_machine, tell, own=False), options
+    )
 
 
 def _place_of(lease: Lease) -> frozenset[Place]:
-    """Return the zone of a lease's machine that was lost before a run started on it."""
+    """Return the zone of the lease's machine, which was lost before a run started on it."""
     machine = lease.machine
     if machine is None:
         return frozenset()

@@ -37,7 +37,7 @@ _NOTHING = "Nothing was started or rented."
 
 
 @dataclass(frozen=True)
-class Again:
+class RepeatedRun:
     """A run that can be repeated. `overrides`: everything that `profile` needs beside its file."""
 
     first: RunRecord
@@ -71,9 +71,9 @@ class Again:
 
 
 @contextmanager
-def again(
+def restored(
     project: Project, first: RunRecord, name: str, given: Sequence[str], tell: Progress
-) -> Iterator[Again]:
+) -> Iterator[RepeatedRun]:
     """Restore the inputs of a run for the block; its code is removed afterwards. Raises UsageError if
     something is no longer available.
     """
@@ -92,8 +92,8 @@ def again(
 
 @contextmanager
 def _kept_unless_refused(folder: Path) -> Iterator[None]:
-    """Remove the folder if the block raises and it is new: an earlier call may have leased a machine with
-    it.
+    """Remove the folder if the block raises, unless an earlier call created it and may have leased a machine
+    with it.
     """
     known = folder.exists()
     try:
@@ -106,7 +106,7 @@ def _kept_unless_refused(folder: Path) -> Iterator[None]:
 
 def _prepared(
     project: Project, first: RunRecord, name: str, given: Sequence[str], code: Path, tell: Progress
-) -> Again:
+) -> RepeatedRun:
     """Return the restored run, with its code in the new folder `code`. Raises UsageError."""
     _require_environment(first, given)
     path, then, said = _profile_then(project, first, name, given)
@@ -115,7 +115,7 @@ def _prepared(
     overrides = (*said, *_placed(then, _code(project, first, then, code, tell)))
     profile = load(path, overrides=overrides, files=True)
     _require_inputs(project, first, profile)
-    return Again(first, name, profile, overrides)
+    return RepeatedRun(first, name, profile, overrides)
 
 
 def _refused(first: RunRecord, why: str, next_command: str) -> UsageError:
@@ -147,7 +147,7 @@ def _require_environment(first: RunRecord, given: Sequence[str]) -> None:
     if missing:
         raise _refused(
             first,
-            f"it was given {', '.join(missing)}, and such a value may be a secret, so it is kept nowhere",
+            f"it was given {', '.join(missing)}, and such a value may be a secret, so it is not stored",
             f"orch rerun {first.run_id} {' '.join(f'--set {name}=…' for name in missing)}",
         )
 
@@ -206,7 +206,7 @@ def _profile_of_lease(project: Project, first: RunRecord) -> tuple[Path, tuple[s
     place = Path(str(lease.profile["path"])) if lease else None
     text = _text(place) if place else None
     if lease is None or place is None or text is None:
-        raise _refused(first, "its profile is not known here", project.up_command)
+        raise _refused(first, "its profile is not on this computer", project.up_command)
     return place, tuple(lease.profile["overrides"]), text
 
 
@@ -247,7 +247,7 @@ def _code(project: Project, first: RunRecord, then: Profile, target: Path, tell:
     missing = kept_code.rebuild(first.folder, entries, then.code.path, revision, target)
     if missing:
         raise _incomplete(first, missing, revision)
-    tell.say(f"The code of {first.run_id}, {counted(len(entries), 'path')}, was laid out in {target}")
+    tell.say(f"The code of {first.run_id}, {counted(len(entries), 'path')}, was written to {target}")
     return target
 
 
@@ -256,12 +256,16 @@ def _incomplete(first: RunRecord, missing: Sequence[str], revision: str) -> Usag
     reasons = {each["path"]: _WHY.get(each["why"], each["why"]) for each in first.code.get("not_kept", [])}
     told = [f"{path} ({reasons[path]})" if path in reasons else path for path in missing]
     more = f" and {len(missing) - _NAMED} more" if len(missing) > _NAMED else ""
-    where = f"neither in the project, nor kept, nor in git at {revision[:12]}" if revision else "nowhere here"
+    where = (
+        f"neither in the project, nor beside the record, nor in git at {revision[:12]}"
+        if revision
+        else "not on this computer"
+    )
     fetch = f"git fetch origin {revision}    # then the same command again"
     lost = revision and any(path not in reasons for path in missing)
     return _refused(
         first,
-        f"of its code, {', '.join(told[:_NAMED])}{more} as it was then is {where}",
+        f"the code as it was then is incomplete: {', '.join(told[:_NAMED])}{more}: {where}",
         fetch if lost else f"restore {shlex.quote(missing[0])} as it was, then the same command again",
     )
 

@@ -1,4 +1,4 @@
-"""The user's own ssh to the machine of a lease: as a command line, and as an entry of ssh's configuration."""
+"""The ssh command line, and the entry of ssh's configuration, for the machine of a lease."""
 
 from __future__ import annotations
 
@@ -17,8 +17,9 @@ from orchestrator.session.project import Project
 
 
 @dataclass(frozen=True)
-class Door:
-    """How ssh reaches one machine: only by its verified host keys and the lease's own key.
+class SshAccess:
+    """How the user's ssh connects to one machine: with its verified host keys and the lease's private key
+    only.
 
     `proxy`: the command that ssh connects through, () if it connects itself.
     """
@@ -30,7 +31,7 @@ class Door:
     proxy: tuple[str, ...] = ()
 
     def argv(self, command: Sequence[str] = (), forwards: Sequence[str] = ()) -> list[str]:
-        """The command line: a shell, or `command` there. `forwards` as ssh's -L takes them."""
+        """The command line: a shell, or `command` there. `forwards`: in the form of ssh's option -L."""
         argv = ["ssh", "-F", "/dev/null", "-p", str(self.port)]
         for forward in forwards:
             argv += ["-L", forward]
@@ -53,9 +54,9 @@ class Door:
             yield "ProxyCommand", shlex.join(self.proxy).replace("%", "%%")
 
 
-def open_door(project: Project, lease: Lease) -> Door:
-    """Return the way to the machine of the lease, as its provider reports it now. Raise HostError if it
-    has no address.
+def ssh_access_of(project: Project, lease: Lease) -> SshAccess:
+    """Return the ssh access to the lease's machine, at the address that its provider reports now. Raise
+    HostError if it has no address.
     """
     provider = open_provider(lease.profile["cloud"])
     machine = serving(provider, lease)
@@ -74,7 +75,7 @@ def open_door(project: Project, lease: Lease) -> Door:
         "IdentitiesOnly": "yes",
         "IdentityAgent": "none",
     }
-    return Door(endpoint.address, endpoint.port, endpoint.user, options, tuple(endpoint.proxy or ()))
+    return SshAccess(endpoint.address, endpoint.port, endpoint.user, options, tuple(endpoint.proxy or ()))
 
 
 def include_line(file: Path) -> str:

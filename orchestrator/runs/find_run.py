@@ -1,6 +1,5 @@
-"""Find the run that a call means, and the runs that were not pulled yet.
-
-Asks no machine unless a ledger is damaged: its machine knows its runs.
+"""Find the run that a call names, and the runs that were not pulled yet. A machine is contacted only if its
+ledger is damaged, to list its runs.
 """
 
 from __future__ import annotations
@@ -20,12 +19,12 @@ if TYPE_CHECKING:
 _RECORD = "run.json"
 
 LIST_RUNS = "orch runs    # lists the runs of this project"
-"""The next command if a run is not known. `orch status` lists no run without a machine."""
+"""The next command if no run has this id. `orch status` lists no run without a machine."""
 
 
 def known_run(project: Project, run_id: str | None, lease: str | None) -> tuple[Lease, LeasedRun]:
-    """Return the run that is meant: by id, or the latest of the open lease. Raise UsageError with the
-    nearest ids.
+    """Return the run with this id, or by default the latest of the open lease. Raise UsageError, with similar
+    ids, if there is none.
     """
     held = with_runs_there(project, project.lease(lease or (_lease_of(project, run_id) if run_id else None)))
     wanted = run_id or next(reversed(list(held.runs)), None)
@@ -41,7 +40,7 @@ def known_run(project: Project, run_id: str | None, lease: str | None) -> tuple[
 
 def with_runs_there(project: Project, lease: Lease) -> Lease:
     """Return the lease. If its ledger is damaged, add the runs that its machine reports, if it can be
-    asked.
+    reached.
     """
     if lease.whole:
         return lease

@@ -35,7 +35,7 @@ class Compares:
     again: str
 
 
-class Gathering:
+class StartBarrier:
     """A barrier for the threads of the machines. The last one to arrive verifies that all have the same
     packages and processors and reach each other, and compares them with one process if `compares` is given.
 
@@ -48,15 +48,15 @@ class Gathering:
         self.addresses = addresses
         self.passed = False
         self._lock, self._allow = lock, allow
-        self._proven: dict[int, Fingerprint] = {}
+        self._fingerprints: dict[int, Fingerprint] = {}
         self._sessions: dict[int, Session] = {}
         self._drafts: dict[int, Draft | None] = {}
         self._compares = compares
         self._verdict: WorkersVerdict | None = None
         self._barrier = threading.Barrier(len(addresses), action=self._compare)
 
-    def proven(self, rank: int, fingerprint: Fingerprint) -> None:
-        self._proven[rank] = fingerprint
+    def note_fingerprint(self, rank: int, fingerprint: Fingerprint) -> None:
+        self._fingerprints[rank] = fingerprint
 
     def wait(self, rank: int, session: Session, run_id: str, draft: Draft | None) -> None:
         """Wait for all. An error is raised in one thread, and Abandoned in the others, unless an earlier call
@@ -76,8 +76,8 @@ class Gathering:
 
     def _compare(self) -> None:
         """Verify and compare the machines. Called by the last thread, while the others wait."""
-        first = self._proven.get(0)
-        for rank, other in sorted(self._proven.items()):
+        first = self._fingerprints.get(0)
+        for rank, other in sorted(self._fingerprints.items()):
             if rank and first is not None:
                 _require_equal(self._lock, self._allow, first, other, rank)
         sessions = [self._sessions[rank] for rank in range(len(self.addresses))]
@@ -109,17 +109,17 @@ class GangNode:
 
     rank: int
     attempt: int
-    gathering: Gathering
+    barrier: StartBarrier
 
     def environment(self) -> dict[str, str]:
-        return environment(self.rank, self.gathering.addresses)
+        return environment(self.rank, self.barrier.addresses)
 
-    def proven(self, fingerprint: Fingerprint) -> None:
-        self.gathering.proven(self.rank, fingerprint)
+    def note_fingerprint(self, fingerprint: Fingerprint) -> None:
+        self.barrier.note_fingerprint(self.rank, fingerprint)
 
     def wait(self, session: Session, run_id: str, draft: Draft | None) -> Draft | None:
-        self.gathering.wait(self.rank, session, run_id, draft)
-        return draft if self.rank else self.gathering.judged(draft)
+        self.barrier.wait(self.rank, session, run_id, draft)
+        return draft if self.rank else self.barrier.judged(draft)
 
 
 def environment(rank: int, addresses: Sequence[str]) -> dict[str, str]:
