@@ -10,7 +10,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from orchestrator.api.comparing import compare
-from orchestrator.api.run_job import run_whole
+from orchestrator.api.run_job import run_managed
 from orchestrator.api.training import train_again
 from orchestrator.errors import Interrupted, UsageError
 from orchestrator.model import Progress, RunRecord, Verdict
@@ -168,7 +168,7 @@ def _done(
             project, leased, profile, name, prepared.options(project, prepared.overrides), output, tell
         )
     wish = prepared.options(project, prepared.secrets)
-    from orchestrator.training.whole_run import WholeRun
+    from orchestrator.training.managed_run import ManagedRun
 
-    call = WholeRun(project, profile, name, prepared.overrides, wish, tell, approve)
-    return run_whole(call, output)
+    call = ManagedRun(project, profile, name, prepared.overrides, wish, tell, approve)
+    return run_managed(call, output)

@@ -16,8 +16,8 @@ from orchestrator.profile.overrides import secrets_of
 from orchestrator.session.project import Project, check_run_id
 
 if TYPE_CHECKING:
+    from orchestrator.training.managed_run import ManagedRun
     from orchestrator.training.options import RunOptions
-    from orchestrator.training.whole_run import WholeRun
 
 
 def run(
@@ -80,24 +80,24 @@ def run_as(asked: RunOptions, folder: Path | str | None, output: Output | None, 
     seen = attempts.latest_attempt(project.run(name))
     wish = replace(asked, seen=seen, overrides=secrets_of(asked.overrides), asked=asked)
     from orchestrator.runs.endings import reported
-    from orchestrator.training.whole_run import WholeRun
+    from orchestrator.training.managed_run import ManagedRun
 
     with reported(project, wanted, name, tell) as ended:
-        return ended(run_whole(WholeRun(project, wanted, name, asked.overrides, wish, tell), output))
+        return ended(run_managed(ManagedRun(project, wanted, name, asked.overrides, wish, tell), output))
 
 
-def run_whole(call: WholeRun, output: Output | None) -> RunRecord:
+def run_managed(call: ManagedRun, output: Output | None) -> RunRecord:
     """Train, end the machine, then pass the run through the gate of its profile."""
     from orchestrator.promotion.gate import judge
-    from orchestrator.training import whole_run
+    from orchestrator.training import managed_run
 
-    whole_run.require(call)
-    record = whole_run.run_to_its_end(call, output)
+    managed_run.require(call)
+    record = managed_run.run_to_its_end(call, output)
     if record.exit["reason"] == ExitReason.RUNNING:
-        notice(call.tell, whole_run.machine_stays(call))
+        notice(call.tell, managed_run.machine_stays(call))
         return record
     try:
-        left = whole_run.end_machine(call)
+        left = managed_run.end_machine(call)
     except OrchError as error:
         error.record = record  # type: ignore[attr-defined]
         raise

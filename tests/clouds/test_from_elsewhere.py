@@ -164,7 +164,7 @@ def test_a_machine_that_was_made_for_the_run_and_never_used_is_replaced(
 
     with monkeypatch.context() as patched:
         patched.setattr("orchestrator.training.one_run.one_run", gone)
-        patched.setattr("orchestrator.training.whole_run._end_after", lambda *_: None)
+        patched.setattr("orchestrator.training.managed_run._end_after", lambda *_: None)
         with pytest.raises(KeyboardInterrupt):
             two.run(two.one)
     assert len(cloud.alive()) == 1

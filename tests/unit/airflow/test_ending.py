@@ -71,7 +71,7 @@ def test_a_machine_that_was_made_for_a_run_without_a_job_is_ended(
         raise SystemExit
 
     monkeypatch.setattr("orchestrator.training.one_run.one_run", killed)
-    monkeypatch.setattr("orchestrator.training.whole_run._end_after", lambda *_: None)
+    monkeypatch.setattr("orchestrator.training.managed_run._end_after", lambda *_: None)
     with pytest.raises(SystemExit):
         orch.run(path, run_id="one", folder=path.parent)
     assert len(cloud.alive()) == 1

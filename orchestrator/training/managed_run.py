@@ -36,7 +36,7 @@ _ENDED = "The machine was deleted; nothing costs money any more."
 
 
 @dataclass(frozen=True)
-class WholeRun:
+class ManagedRun:
     """One call of `run`."""
 
     project: Project
@@ -53,7 +53,7 @@ class WholeRun:
         return self.wish.command(self.profile)
 
 
-def run_to_its_end(call: WholeRun, output: Output | None) -> RunRecord:
+def run_to_its_end(call: ManagedRun, output: Output | None) -> RunRecord:
     """The run's record; if there is none, what the call created is deleted."""
     try:
         with shared_use(call.project, call.profile.name):
@@ -63,7 +63,7 @@ def run_to_its_end(call: WholeRun, output: Output | None) -> RunRecord:
         raise
 
 
-def _to_the_end(call: WholeRun, output: Output | None) -> RunRecord:
+def _to_the_end(call: ManagedRun, output: Output | None) -> RunRecord:
     """One attempt, or several if the profile's `retry` allows it; each attempt finds its own machine."""
     from orchestrator.training.retrying import RetriedRun, until_it_ends
 
@@ -75,7 +75,7 @@ def _to_the_end(call: WholeRun, output: Output | None) -> RunRecord:
     return until_it_ends(course, call.wish)
 
 
-def require(call: WholeRun) -> None:
+def require(call: ManagedRun) -> None:
     """Refuse what would fail after a machine was created. Raises UsageError and LocalError."""
     from orchestrator.training.resume import require_checkpoints
 
@@ -85,13 +85,13 @@ def require(call: WholeRun) -> None:
         _require_space(call)
 
 
-def _require_space(call: WholeRun) -> None:
+def _require_space(call: ManagedRun) -> None:
     from orchestrator.runs import space
 
     space.require_results(call.project, call.profile, "Nothing was rented or sent by this call.", call.words)
 
 
-def _answered(call: WholeRun) -> RunRecord | None:
+def _answered(call: ManagedRun) -> RunRecord | None:
     """The record, if it needs no machine. A run whose machine is gone is settled first."""
     lease = _lease(call)
     if lease is not None and lease.uncollected:
@@ -103,7 +103,7 @@ def _answered(call: WholeRun) -> RunRecord | None:
     return recorded(call.project, call.profile, call.run_id, call.wish, call.tell)
 
 
-def _settle_where_gone(call: WholeRun, lease: Lease) -> None:
+def _settle_where_gone(call: ManagedRun, lease: Lease) -> None:
     from orchestrator.leases.settle import settle
     from orchestrator.providers import open_provider
     from orchestrator.session.machines import serving
@@ -116,7 +116,7 @@ def _settle_where_gone(call: WholeRun, lease: Lease) -> None:
             notice(call.tell, f"{lost.run_id}: {lost.exit['detail']}")
 
 
-def _one_attempt(call: WholeRun, output: Output | None) -> RunRecord:
+def _one_attempt(call: ManagedRun, output: Output | None) -> RunRecord:
     """Make an attempt on the profile's machine, or follow an active one to its end."""
     _require_space(call)
     from orchestrator.training import elsewhere
@@ -133,7 +133,7 @@ def _one_attempt(call: WholeRun, output: Output | None) -> RunRecord:
     return run_on_all(call.project, lease, profile, call.run_id, call.wish, Interrupts(), output, call.tell)
 
 
-def _with_machine(call: WholeRun) -> Lease:
+def _with_machine(call: ManagedRun) -> Lease:
     """The profile's lease with its machine ready, in another zone than an interrupted attempt if one has an
     offer.
     """
@@ -155,7 +155,7 @@ def _with_machine(call: WholeRun) -> Lease:
 # ---------------------------------------------------------------- the end of the machine
 
 
-def _lease(call: WholeRun) -> Lease | None:
+def _lease(call: ManagedRun) -> Lease | None:
     return call.project.open_lease_of(call.profile.name)
 
 
@@ -170,7 +170,7 @@ class Left:
         return f"{self.text} Next: {self.next_command}"
 
 
-def end_machine(call: WholeRun) -> Left | None:
+def end_machine(call: ManagedRun) -> Left | None:
     """Delete the machine that `run` created; returns what is left and why, if it must stay. Raises what
     `down` does.
     """
@@ -191,7 +191,7 @@ def end_machine(call: WholeRun) -> Left | None:
         return None
 
 
-def machine_stays(call: WholeRun) -> str:
+def machine_stays(call: ManagedRun) -> str:
     """The notice that a detached run continues and its machine stays."""
     lease = _lease(call)
     price = f", at ${lease.price:.2f}/h" if lease else ""
@@ -204,7 +204,7 @@ def _left(lease: Lease, why: str, next_command: str) -> Left:
     return Left(f"The machine {machine} was left running, at ${lease.price:.2f}/h: {why}.", next_command)
 
 
-def _end_after(call: WholeRun, error: BaseException) -> None:
+def _end_after(call: ManagedRun, error: BaseException) -> None:
     """Delete the machine after a failure; the error then says what is left and what to do.
 
     An interrupt becomes Interrupted, which says so too.
@@ -228,14 +228,14 @@ def _end_after(call: WholeRun, error: BaseException) -> None:
         _say_what_is_left(call, error, left)
 
 
-def _interrupted(call: WholeRun, left: Left | None) -> Interrupted:
+def _interrupted(call: ManagedRun, left: Left | None) -> Interrupted:
     if left is None:
         return Interrupted(_ENDED, call.words)
     other = "" if call.wish.words else f"; or: {left.next_command}"
     return Interrupted(left.text, f"{call.words}    # goes on from here{other}")
 
 
-def _say_what_is_left(call: WholeRun, error: OrchError, left: Left | None) -> None:
+def _say_what_is_left(call: ManagedRun, error: OrchError, left: Left | None) -> None:
     files = f" What came home of the run is in {call.project.run(call.run_id)}."
     kept = files if isinstance(error, (RunFailed, ParityMismatch)) else ""
     error.exists = (left.text if left else _ENDED) + kept
