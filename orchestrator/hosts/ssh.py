@@ -309,6 +309,7 @@ def _tell_complaint(sock: socket.socket, error: BaseException) -> None:
 
 def _watch(transport: paramiko.Transport) -> None:
     """Send keep-alive requests, and close the connection if the machine has not answered for too long.
+
     Otherwise a command on a hung or disconnected machine would block forever.
     """
     while transport.is_active():

@@ -1,4 +1,7 @@
-"""Check that the GPUs of a machine can be used. Otherwise TensorFlow would train on the CPU."""
+"""Check that the GPUs of a machine can be used.
+
+Otherwise TensorFlow would train on the CPU.
+"""
 
 from __future__ import annotations
 
