@@ -38,7 +38,9 @@ def require_gpus(session: Session) -> None:
 
 
 def _is_of_others(session: Session) -> bool:
-    """Whether the accelerators are AMD GPUs or AWS chips, whose drivers have other programs."""
+    """Whether the accelerators are not from NVIDIA (AMD GPUs, AWS chips), so that nvidia-smi does not list
+    them.
+    """
     from orchestrator import catalog
 
     if session.machine.provider not in catalog.clouds():

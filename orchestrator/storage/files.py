@@ -190,7 +190,8 @@ class FileStore:
             if number in (errno.EISDIR, errno.ENOTDIR, errno.EEXIST, errno.ENOTEMPTY):
                 raise StorageError(
                     StorageFault.KEY,
-                    f"{key} cannot be stored in {self.url}: a file cannot be a folder at the same time.",
+                    f"{key} cannot be stored in {self.url}: its file or folder has the name of another "
+                    "key's folder or file.",
                 ) from error
             if number == errno.ENAMETOOLONG:
                 raise StorageError(

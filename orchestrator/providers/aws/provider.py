@@ -179,7 +179,7 @@ class AwsProvider(InstanceImages):
 
     def _greets(self, identity: str, address: str, proxy: Sequence[str]) -> bool:
         if proxy:
-            return self._tunnels.leads(identity, proxy)
+            return self._tunnels.is_open(identity, proxy)
         return answers_ssh(address, 22, _GREETING_S)
 
     def _way_to(self, instance: dict[str, Any], region: str) -> tuple[str, tuple[str, ...]]:

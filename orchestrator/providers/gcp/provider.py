@@ -179,7 +179,7 @@ class GcpProvider(NothingBeside, NoImages):
             return NotYet("its host keys, which its first boot publishes")
         if not self._ready(machine, str(instance.get("id", ""))):
             return NotYet("the end of its first boot")
-        if proxy and not self._tunnels.leads(machine.id, proxy):
+        if proxy and not self._tunnels.is_open(machine.id, proxy):
             return NotYet("its tunnel")
         return Endpoint(address, 22, seen.user_of(instance), keys, proxy)
 
