@@ -58,7 +58,7 @@ def sweep(
     Raises UsageError, ProfileError; ProviderError or HostError if no machine is left that works.
     """
     from orchestrator.sweep.machines import Machines, approved
-    from orchestrator.sweep.supervise import Course, to_the_end
+    from orchestrator.sweep.supervise import SweepSettings, to_the_end
 
     project, tell = Project.at(folder), as_progress(progress)
     wanted = load(Path(profile), overrides=tuple(overrides), files=True)
@@ -69,7 +69,9 @@ def sweep(
     leased = Machines(project, wanted, overrides, plan.sweep)
     if not plan.succeeded:
         leased = approved(leased, plan.machines, max_price, approve, tell)
-    course = Course(project, leased, tell, shlex.join(words), budget, chooser, scheduler or "", approve)
+    course = SweepSettings(
+        project, leased, tell, shlex.join(words), budget, chooser, scheduler or "", approve
+    )
     return to_the_end(replace(course, told=told or course.told), plan)
 
 
@@ -102,7 +104,7 @@ def _planned(
     from orchestrator.sweep.matrix import checked, parse_objective
     from orchestrator.sweep.points import ids_of, planned
     from orchestrator.sweep.search import Search, parse_search
-    from orchestrator.sweep.supervise import known, require_dask
+    from orchestrator.sweep.supervise import require_dask, with_known_points
 
     require_dask()
     if not 1 <= machines <= MOST_MACHINES:
@@ -117,7 +119,7 @@ def _planned(
     ids = ids_of(project, wanted, overrides)
     plan = planned(project, wanted, ids, values, machines=machines, objective=goal, search=trials)
     project.require_runs(plan.sweep)
-    return known(project, plan), partial(Search, values, trials, goal, ids) if trials else None
+    return with_known_points(project, plan), partial(Search, values, trials, goal, ids) if trials else None
 
 
 def sweep_status(sweep: str | None = None, *, folder: Path | str | None = None) -> tuple[Sweep, bool]:

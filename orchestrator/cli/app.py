@@ -176,7 +176,7 @@ def train(
     """Train on the leased machine and download the results."""
     from orchestrator import api
     from orchestrator.cli import runs
-    from orchestrator.cli.approval import dearer
+    from orchestrator.cli.approval import ask_if_more_expensive
     from orchestrator.cli.live import following
 
     profile_.refuse_detached(io_analyze, detach)
@@ -194,7 +194,7 @@ def train(
             overrides=sets or (),
             strict=strict,
             output=output,
-            approve=dearer(),
+            approve=ask_if_more_expensive(),
             progress=progress,
         )
     runs.show(record, as_json, started=record.started)

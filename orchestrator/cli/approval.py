@@ -24,7 +24,7 @@ def ask(yes: bool, argv: Sequence[str]) -> Callable[[Plan], bool]:
     return _asking(yes, argv, first=True)
 
 
-def dearer() -> Callable[[Plan], bool]:
+def ask_if_more_expensive() -> Callable[[Plan], bool]:
     """Ask before a machine that is more expensive than the approved one is created; without a terminal,
     refuse.
     """

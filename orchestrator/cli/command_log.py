@@ -1,5 +1,6 @@
-"""A log file for each command: its messages, the durations of its operations, and its end. It is created with
-the first message, so commands that only show something write none.
+"""A log file for each command: its messages, the durations of its operations, and its end.
+
+It is created with the first message, so commands that only show something write none.
 """
 
 from __future__ import annotations

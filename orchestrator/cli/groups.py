@@ -1,4 +1,5 @@
 """Groups of commands: the list in `orch --help`, and commands that are built only when they are used.
+
 Building a command takes time, because typer evaluates its annotations.
 """
 

@@ -29,10 +29,11 @@ def rerun(
     ] = False,
     as_json: Json = False,
 ) -> None:
-    """Repeat a run with the recorded profile, lock, data and code, and compare the two runs. The code comes
-    from git and from the copies beside the record; your files are only read. It runs on the leased machine,
-    or on one that is created and deleted. Exit code 0 if outputs, metrics and recorded tensors are the same,
-    7 if not; 2 if the run cannot be repeated, else as for `orch train`.
+    """Repeat a run with the recorded profile, lock, data and code, and compare the two runs.
+
+    The code comes from git and from the copies beside the record; your files are only read. It runs on the
+    leased machine, or on one that is created and deleted. Exit code 0 if outputs, metrics and recorded
+    tensors are the same, 7 if not; 2 if the run cannot be repeated, else as for `orch train`.
     """
     from orchestrator import api
     from orchestrator.cli import approval

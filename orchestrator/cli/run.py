@@ -36,10 +36,7 @@ def run(
     ] = False,
     sets: Sets = None,
     yes: Annotated[  # noqa: ARG001 (there is no question)
-        bool,
-        typer.Option(
-            "--yes", "-y", help="No effect: `orch run` never asks. Accepted because `orch up` has it."
-        ),
+        bool, typer.Option("--yes", "-y", help="No effect: `orch run` never asks.")
     ] = False,
     as_json: Json = False,
 ) -> None:

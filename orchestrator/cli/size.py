@@ -53,9 +53,10 @@ def size(
     sets: Sets = None,
     as_json: Json = False,
 ) -> None:
-    """Measure the memory, cores and disk that a training needs, by a scratch run on this computer. Exit
-    codes: 0 success, 1 not enough memory here, 2 nothing to measure or the profile cannot be written, 6 the
-    program failed before its first step, 130 interrupted.
+    """Measure the memory, cores and disk that a training needs, by a scratch run on this computer.
+
+    Exit codes: 0 success, 1 not enough memory here, 2 nothing to measure or the profile cannot be written, 6
+    the program failed before its first step, 130 interrupted.
     """
     from orchestrator import api
     from orchestrator.cli import progress

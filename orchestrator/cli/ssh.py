@@ -50,6 +50,7 @@ def forward(
     as_json: _AsArgv = False,
 ) -> None:
     """Forward ports of the machine to this computer, until Ctrl-C, for a notebook or a server on the machine.
+
     Only this computer can connect to them.
     """
     from orchestrator.api import ssh as ssh_verbs

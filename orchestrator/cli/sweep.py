@@ -137,7 +137,7 @@ def _carried_out(profile: str, matrix: list[str], yes: bool, options: dict[str, 
 
 
 def _exit_code(done: Sweep) -> int:
-    """Return that of the first run that failed; if none failed but some were not started, that of an
-    exhausted budget.
+    """Return the exit code: of the first failed run, else of an exhausted budget if some runs were not
+    started.
     """
     return next((point.error.exit_code for point in done.failed if point.error), EXIT_CAPACITY)

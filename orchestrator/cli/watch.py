@@ -23,7 +23,7 @@ def watch(
     """
     from orchestrator import api
     from orchestrator.cli import runs
-    from orchestrator.cli.approval import dearer
+    from orchestrator.cli.approval import ask_if_more_expensive
     from orchestrator.cli.live import following
 
     with runs.detachable(), following(as_json) as (output, progress):
@@ -31,7 +31,7 @@ def watch(
             run_id,
             overrides=sets or (),
             output=output,
-            approve=dearer(),
+            approve=ask_if_more_expensive(),
             progress=progress,
         )
     runs.show(record, as_json, started=record.started)

@@ -1,5 +1,6 @@
-"""Run commands and copy files on a machine over ssh (`connect`), or on this computer (`hosts.here`). Both
-implement `model.Host`.
+"""Run commands and copy files on a machine over ssh (`connect`), or on this computer (`hosts.here`).
+
+Both implement `model.Host`.
 """
 
 from __future__ import annotations

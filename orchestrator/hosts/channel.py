@@ -141,8 +141,9 @@ class SshChannel:
 
     @contextmanager
     def _contact(self) -> Iterator[None]:
-        """Translate the library's errors of sending: EOFError, or a hanging key exchange. Reads send too, to
-        enlarge the ssh window.
+        """Translate the library's errors of sending: EOFError, or a hanging key exchange.
+
+        Reads send too, to enlarge the ssh window.
         """
         try:
             yield

@@ -153,7 +153,7 @@ class SshHost:
                     raise shrank(source, self.name, size, size - left)
 
     def _announced(self, channel: SshChannel, source: str) -> int:
-        """Return the file's size, which the script prints first."""
+        """Return the file's size in bytes, which the remote script prints first."""
         line = b""
         while not line.endswith(b"\n") and len(line) <= _DIGITS and (byte := channel.read(1)):
             line += byte
@@ -309,6 +309,7 @@ def _tell_complaint(sock: socket.socket, error: BaseException) -> None:
 
 def _watch(transport: paramiko.Transport) -> None:
     """Send keep-alive requests, and close the connection if the machine has not answered for too long.
+
     Otherwise a command on a hung or disconnected machine would block forever.
     """
     while transport.is_active():

@@ -1,4 +1,5 @@
 """The byte stream to a machine's ssh server: a TCP connection, or the standard streams of a tunnel's program.
+
 It is not trusted: hosts.ssh verifies the host key.
 """
 

@@ -220,14 +220,14 @@ def _variables(a: Facts, b: Facts, names: SideNames) -> Iterator[Change]:
     for name in sorted(n for n in {*left, *right} if left.get(n) != right.get(n)):
         topic = next((topic for part, topic in _VARIABLE_TOPICS if part in name), "environment")
         topic = "timezone" if name == "TZ" else topic
-        if topic == "environment" and all(leads(side.get(name)) for side in (left, right)):
+        if topic == "environment" and all(is_path_value(side.get(name)) for side in (left, right)):
             topic = "paths"
         words = both_words(f"{name} is", value_words(left.get(name)), value_words(right.get(name)), names)
         fix = _alike(name, left.get(name), right.get(name), names)
         yield Change(topic, words, fix, name, left.get(name), right.get(name), variable=True)
 
 
-def leads(value: Any) -> bool:
+def is_path_value(value: Any) -> bool:
     """Return whether a variable's value is a path: then its content is examined before it is suspected."""
     return isinstance(value, str) and value.startswith(("/", "./", "../", "~"))
 

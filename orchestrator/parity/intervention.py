@@ -131,8 +131,8 @@ class Other:
 
 
 def as_if_recorded(repeated: Facts, recorded: Facts, imposed: Intervention) -> Facts:
-    """Return the facts of a repeated run with facts that are stored beside recordings: the place of
-    `recorded`, and its variables without what was `imposed`.
+    """Return the facts of a repeated run as if it had run at the place of `recorded`: with that run's paths,
+    and without the variables that were `imposed`.
     """
     given = {name: value for name, value in imposed.env.items() if value is not None}
     kept = {n: v for n, v in (recorded.get("variables") or {}).items() if n not in imposed.env}

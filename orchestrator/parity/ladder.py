@@ -220,7 +220,7 @@ def _finding(a: Step, b: Step, stage: Stage, pairs: Sequence[tuple[Tensor, Tenso
     gaps = [gap(left, right), *(gap(x, y, ROUGH) for x, y in pairs[1:])]
     first, others = gaps[0], len(pairs) - 1
     kind, detail = _kind(a, b, left, right)
-    relative = together(gaps)
+    relative = overall_relative(gaps)
     rounding = kind == "value" and is_rounding(pairs, gaps, relative)
     return Finding(a.number, stage, left.name, kind, left.dtype, first, others, relative, rounding, detail)
 
@@ -252,7 +252,7 @@ def _group(tensor: Tensor) -> str:
     return tensor.name.split("/")[0].split("#")[0]
 
 
-def together(gaps: Sequence[Gap | None]) -> float | None:
+def overall_relative(gaps: Sequence[Gap | None]) -> float | None:
     known = [found for found in gaps if found is not None]
     norm = sum(found.norm_square for found in known)
     square = sum(found.square for found in known)

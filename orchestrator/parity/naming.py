@@ -23,15 +23,15 @@ class SideNames:
         return self.a if side == "A" else self.b
 
     def inside(self, side: str) -> str:
-        """Return the place of something in `side`: "in A", "here"."""
+        """Return the words for something in `side`: "in A", "here"."""
         return self.in_a if side == "A" else self.in_b
 
     def of(self, side: str) -> str:
-        """Return the owner of something of `side`: "of A", "here"."""
+        """Return the words for something that belongs to `side`: "of A", "here"."""
         return self.of_a if side == "A" else self.of_b
 
     def to(self, side: str) -> str:
-        """Return the destination of something: "to A", "here"."""
+        """Return the words for a destination: "to A", "here"."""
         return self.to_a if side == "A" else self.to_b
 
 

@@ -8,7 +8,7 @@ from collections import Counter
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from typing import Any
 
-from orchestrator.parity.changes import Facts, leads
+from orchestrator.parity.changes import Facts, is_path_value
 
 UP = 3
 """Levels above the project up to which files are named relative to it."""
@@ -53,7 +53,7 @@ def named_by_variables(facts: Facts) -> Facts:
         (
             (posixpath.normpath(value), name)
             for name, value in variables.items()
-            if leads(value) and value[0] == "/"
+            if is_path_value(value) and value[0] == "/"
         ),
         key=lambda place: -len(place[0]),
     )

@@ -127,7 +127,7 @@ def _grouped(listed: Sequence[Candidate]) -> Iterator[Candidate]:
     for topic, fix in _GROUPS.items():
         able = [each for each in left if each.topic == topic and each.imposed is not None]
         if len(able) > MOST_FILES:
-            left = [*(each for each in left if each not in able), together(able, fix)]
+            left = [*(each for each in left if each not in able), as_one_candidate(able, fix)]
     return iter(left)
 
 
@@ -138,7 +138,7 @@ _GROUPS = {
 """Topics whose candidates are tried as one if there are many, each with its fix."""
 
 
-def together(parts: Sequence[Candidate], fix: str) -> Candidate:
+def as_one_candidate(parts: Sequence[Candidate], fix: str) -> Candidate:
     """Return the files of one topic as one candidate."""
     whole = joined(parts)
     words = f"{len(parts)} files differ: {'; '.join(each.words for each in parts[:2])}; …"

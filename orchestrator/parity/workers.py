@@ -20,7 +20,7 @@ from orchestrator.model.workers import (
     WorkersConclusion,
     WorkersVerdict,
 )
-from orchestrator.parity.ladder import ROUGH, is_rounding, together
+from orchestrator.parity.ladder import ROUGH, is_rounding, overall_relative
 from orchestrator.parity.numbers import Gap, gap, gap_of_sum, unmeasured
 from orchestrator.parity.recording import Recording, Records, Step, Tensor
 from orchestrator.parity.rounding_tolerance import RoundingTolerance
@@ -58,8 +58,8 @@ def compare_workers(
 ) -> WorkersVerdict:
     """Return the verdict on all workers of one training, given in any order.
 
-    `tolerance`: how far rounding alone moves this model, if that was measured; without it, or where it is
-    smaller, the usual sizes of rounding hold.
+    `tolerance`: the differences that rounding alone causes for this model, if measured; the usual sizes of
+    rounding apply without it, or if they are larger.
     """
     lacking = _lacking(single, workers)
     if lacking:
@@ -304,7 +304,7 @@ def _gradients(single: Step, workers: Sequence[Step], scale: float) -> list[Pair
 
 
 def _relative(pairs: Sequence[Pair]) -> float | None:
-    return together([found for _, found in pairs if found is not None])
+    return overall_relative([found for _, found in pairs if found is not None])
 
 
 def _worst(pairs: Sequence[Pair]) -> str:

@@ -1,5 +1,6 @@
-"""Add entries to a profile's `data:` and keep the rest of its text. An addition that might change anything
-else is refused.
+"""Add entries to a profile's `data:` and keep the rest of its text.
+
+An addition that might change anything else is refused.
 """
 
 from __future__ import annotations

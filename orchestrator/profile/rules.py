@@ -76,7 +76,7 @@ def _enough(document: Document) -> Iterator[Breach]:
 
 
 def volume_of(document: Document) -> Volume:
-    """Return the wanted properties of the disk, beside its size."""
+    """Return the required type, throughput and IOPS of the disk."""
     disk = document.resources.disk
     return Volume(disk.type, disk.throughput, disk.iops) if disk else AS_MADE
 

@@ -1,6 +1,8 @@
-"""An emulated cloud inside this process, for tests. It behaves like a real cloud, but runs nothing: it lists
-new machines late, starts slowly, fails before or after an operation took effect, has limits of capacity and
-quota, and ends machines at their deadlines; all by a clock that tests can set.
+"""An emulated cloud inside this process, for tests.
+
+It behaves like a real cloud, but runs nothing: it lists new machines late, starts slowly, fails before or
+after an operation took effect, has limits of capacity and quota, and ends machines at their deadlines; all by
+a clock that tests can set.
 """
 
 from __future__ import annotations

@@ -40,7 +40,7 @@ class Tunnels:
         self._patience_s = patience_s
         self._since: dict[str, float] = {}
 
-    def leads(self, machine: str, command: Sequence[str]) -> bool:
+    def is_open(self, machine: str, command: Sequence[str]) -> bool:
         """Return whether an ssh server answers through the tunnel. Raises ProviderError with the message of
         the tunnel's program if none has answered for longer than machines take to start.
         """

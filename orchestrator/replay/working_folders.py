@@ -13,7 +13,7 @@ from typing import Any
 from orchestrator.model.outcomes import Kind
 from orchestrator.parity.intervention import Candidate, Intervention
 from orchestrator.parity.naming import LETTERS, SideNames
-from orchestrator.parity.plan import together
+from orchestrator.parity.plan import as_one_candidate
 
 MOST = 2000
 """Maximum number of files that are compared in each folder."""
@@ -74,7 +74,7 @@ def unseen(
     if len(parts) == 1:
         yield parts[0]
     elif parts:
-        yield together(parts, _FIX)
+        yield as_one_candidate(parts, _FIX)
 
 
 @dataclass(frozen=True)
@@ -133,7 +133,7 @@ def not_sent(
     if len(parts) == 1:
         yield parts[0]
     elif parts:
-        yield together(parts, "Declare as data what the script needs: orch init --add-data PATH.")
+        yield as_one_candidate(parts, "Declare as data what the script needs: orch init --add-data PATH.")
 
 
 def only_listed(mine: Tree, theirs: Tree, called: SideNames = LETTERS) -> Iterator[Candidate]:

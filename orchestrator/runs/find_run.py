@@ -1,5 +1,6 @@
-"""Find the run that a call names, and the runs that were not pulled yet. A machine is contacted only if its
-ledger is damaged, to list its runs.
+"""Find the run that a call names, and the runs that were not pulled yet.
+
+A machine is contacted only if its ledger is damaged, to list its runs.
 """
 
 from __future__ import annotations

@@ -65,9 +65,10 @@ class Side:
 
 @contextmanager
 def started_ahead(side: Side, imports: Sequence[str] = ()) -> Iterator[Side]:
-    """Start the check of that side early, so that it imports its framework before the files exist. It runs at
-    the lowest priority, ends with the block or the connection, and reads no file before it receives the
-    names.
+    """Start the check of that side early, so that it imports its framework before the files exist.
+
+    It runs at the lowest priority, ends with the block or the connection, and reads no file before it
+    receives the names.
     """
     with ExitStack() as running:
         with suppress(HostError):

@@ -47,10 +47,9 @@ class NotSent(Exception):
 def notified(
     project: Project, profile: Profile, run_id: str, tell: Progress, *, began: bool = False
 ) -> Iterator[Callable[[RunRecord], RunRecord]]:
-    """Notify of how the block ends: with the record that it passes to the yielded function, or with its
-    error. A run that continues has not ended, and Busy is no end: the call can be repeated later. Raise
-    ProfileError first if the environment variable of the webhook is not set; if the run `began` before, that
-    is only reported.
+    """Send a notification when the block ends, about the record that it passes to the yielded function, or
+    about its error. Nothing is sent while the run continues, or for Busy. Raise ProfileError first if the
+    environment variable of the webhook is not set; if the run `began` before, that is only reported.
     """
     if profile.notify is None:
         yield lambda record: record

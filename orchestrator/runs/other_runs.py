@@ -42,7 +42,7 @@ def require_no_other_run(session: Session, run_id: str, parallel: bool) -> None:
 
 @contextmanager
 def naming_other_run(session: Session) -> Iterator[None]:
-    """Turn PathTaken of the block into Busy that says what exists and the next command."""
+    """Raise Busy, with what exists and the next command, if the block raises PathTaken."""
     try:
         yield
     except jobs.PathTaken as taken:

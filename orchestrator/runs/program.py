@@ -30,6 +30,7 @@ print(json.dumps([name for name in sys.argv[1:] if not found(name)]))
 
 def require_program(profile: Profile, python: Path | None = None) -> None:
     """Raise UsageError if the command begins with a script that is not sent, or a module that does not exist.
+
     `python`: the interpreter of the local environment, which has the packages of the lock; without it, only
     the project's modules are checked.
     """

@@ -105,8 +105,9 @@ def _require(wanted: list[Wanted], exists: str, next_command: str) -> None:
 
 
 def refusal_of(error: OSError, project: Project) -> tuple[str, str]:
-    """Return a clause on what was refused and where, and when to try again. If the error names no path, the
-    file systems to which orch writes are checked.
+    """Return a clause on what was refused and where, and when to try again.
+
+    If the error names no path, the file systems to which orch writes are checked.
     """
     if error.errno not in FULL:
         named = f": {error.filename}" if error.filename else ""

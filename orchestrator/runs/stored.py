@@ -52,7 +52,7 @@ _STORY = (collect.LOG, _TRACE)
 
 @dataclass(frozen=True)
 class Files:
-    """The outputs of an attempt, as they were fetched. The other fields: as jobs.Left."""
+    """The downloaded outputs of an attempt. The other fields are those of jobs.Left."""
 
     entries: Annotated[tuple[Entry, ...], Most(_MOST_FILES)]
     altered: Annotated[tuple[str, ...], Most(1000)] = ()

@@ -21,9 +21,10 @@ _ANSWER_SECONDS = 10.0
 def connect_verified(
     project: Project, lease: Lease, provider: Provider, machine: Machine, endpoint: Endpoint
 ) -> Host:
-    """Connect with a host key that was generated on the machine. If the machine was created with a key that
-    was sent to it, that key is accepted once, to replace it: provider and `known_hosts` then have the new
-    key.
+    """Connect with a host key that was generated on the machine.
+
+    If the machine was created with a key that was sent to it, that key is accepted once, to replace it:
+    provider and `known_hosts` then have the new key.
     """
     if not _travelled(machine):
         return connect(project, lease, machine, endpoint)

@@ -1,4 +1,7 @@
-"""Check that the GPUs of a machine can be used. Otherwise TensorFlow would train on the CPU."""
+"""Check that the GPUs of a machine can be used.
+
+Otherwise TensorFlow would train on the CPU.
+"""
 
 from __future__ import annotations
 
@@ -35,7 +38,9 @@ def require_gpus(session: Session) -> None:
 
 
 def _is_of_others(session: Session) -> bool:
-    """Whether the accelerators are AMD GPUs or AWS chips, whose drivers have other programs."""
+    """Whether the accelerators are not from NVIDIA (AMD GPUs, AWS chips), so that nvidia-smi does not list
+    them.
+    """
     from orchestrator import catalog
 
     if session.machine.provider not in catalog.clouds():

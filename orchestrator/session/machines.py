@@ -41,8 +41,9 @@ class RegionUnseen(ProviderError):
 
 
 def machines_of(provider: Provider, lease: Lease) -> tuple[Machine, ...]:
-    """Return every existing machine of the lease, the active one first. Raises ProviderError, and
-    RegionUnseen if a region that may have one refuses the credentials.
+    """Return every existing machine of the lease, the active one first.
+
+    Raises ProviderError, and RegionUnseen if a region that may have one refuses the credentials.
     """
     found = {machine.id: machine for machine in _listed(provider, lease)}
     for holding in lease.holdings:

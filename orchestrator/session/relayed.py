@@ -27,8 +27,9 @@ def out_of_reach(session: Session, link: buckets.Linker, of: Stored) -> str | No
 
 
 def relayed(session: Session, name: str, pin: buckets.Pin, why: str) -> Manifest:
-    """Create the tree `name` on the machine from the objects of `pin`, through this computer. The objects
-    stay in `.orch/relayed/` for later runs and machines.
+    """Create the tree `name` on the machine from the objects of `pin`, through this computer.
+
+    The objects stay in `.orch/relayed/` for later runs and machines.
     """
     notice(
         session.progress,

@@ -17,6 +17,7 @@ from orchestrator.session.work_locks import free
 
 def release(ledger: Ledger, host: Host, agent: Agent, run_id: str) -> None:
     """Report to the machine that the results of `run_id` were pulled, and record the report in the ledger.
+
     Without the report, the machine counts as used until its deadline or the next command.
     """
     with suppress(HostError, OSError, UsageError, LocalError, StorageError):

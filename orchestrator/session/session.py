@@ -139,8 +139,8 @@ class Session:
             )
 
     def _left(self) -> float:
-        """Seconds until the deadline. At most `max_duration`; also `max_duration` if it seems to be over,
-        because the cloud enforces the deadline by its own clock.
+        """Seconds until the deadline. At most `max_duration`; if it has passed by this computer's clock,
+        `max_duration`, because the cloud enforces the deadline by its own clock.
         """
         assert self.machine.deadline is not None
         left = self.machine.deadline.timestamp() - time.time()
@@ -263,7 +263,9 @@ def open_session(
 
 
 def _let_in_or_gone(project: Project, lease: Lease, found: Reached, waiting: Waiting | None) -> Host:
-    """Log in. A machine that is preempted meanwhile may stop answering: MachineGone then gives the reason."""
+    """Log in. Raises MachineGone, with the reason, if the machine stops answering because it was
+    preempted.
+    """
     try:
         return _let_in(project, lease, found, waiting)
     except HostKeyError:

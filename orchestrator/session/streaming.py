@@ -17,8 +17,10 @@ _AFTER_S = 600.0
 
 
 def streamed(session: Session, tree: DataTree, name: str, pin: buckets.Pin) -> TreeLink | None:
-    """Return the tree that the run sees while the machine downloads it. None if the tree is complete already,
-    or if the machine cannot mount it, which is reported: then it is downloaded before the run.
+    """Return the tree that the run sees while the machine downloads it.
+
+    None if the tree is complete already, or if the machine cannot mount it, which is reported: then it is
+    downloaded before the run.
     """
     left = _left(session)
     link = buckets.linker(pin, min(left + _AFTER_S, _WEEK))

@@ -31,7 +31,7 @@ def ask(project: Project, lease: Lease, provider: Provider, machines: Sequence[M
 
 
 def require(project: Project, lease: Lease, provider: Provider, machines: Sequence[Machine]) -> Lease:
-    """Like `ask`, before machines are deleted. Raises CleanupUnproven if one cannot be reached."""
+    """Like `ask`; called before machines are deleted. Raises CleanupUnproven if one cannot be reached."""
     try:
         return ask(project, lease, provider, machines)
     except HostError as error:

@@ -40,9 +40,11 @@ class Holder:
 
 
 class WorkLock:
-    """An exclusive lock on a run or machine. It can be released before its block ends, and taken again.
-    `what`: the holder's work in a message, such as "works on RUN". `verb`: shown to waiting calls. `far`: the
-    lock in the team's store, for its other computers.
+    """An exclusive lock on a run or machine.
+
+    It can be released before its block ends, and taken again. `what`: the holder's work in a message, such as
+    "works on RUN". `verb`: shown to waiting calls. `far`: the lock in the team's store, for its other
+    computers.
     """
 
     def __init__(

@@ -176,7 +176,9 @@ class BucketStore:
         return repeated(lambda: self._driver.grant(whole, lasts))
 
     def _now(self, key: str, name: str, version: str | None) -> Stored:
-        """Return the object's current facts, if it has that version. Raises Missing and Changed."""
+        """Return the object's current facts (size, version, checksum). Raises Missing, and Changed for
+        another version.
+        """
         stored = repeated(lambda: self._driver.facts(name))
         if stored is None:
             raise Missing(self.url, key)

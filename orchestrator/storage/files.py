@@ -1,8 +1,10 @@
-"""A store in a folder on this computer, or on a disk that several computers mount. Each object is one file,
-named by its key. It is written under a unique name in `.orch-store/new`, flushed, and renamed while a file
-lock for its key is held. Readers therefore see the old object or the new one, a killed writer leaves the old
-one, and its lock is released with its process. Every write is a new file, so inode, change time and size
-together are its version. Its hash is kept as an extended attribute if the file system has those.
+"""A store in a folder on this computer, or on a disk that several computers mount.
+
+Each object is one file, named by its key. It is written under a unique name in `.orch-store/new`, flushed,
+and renamed while a file lock for its key is held. Readers therefore see the old object or the new one, a
+killed writer leaves the old one, and its lock is released with its process. Every write is a new file, so
+inode, change time and size together are its version. Its hash is kept as an extended attribute if the file
+system has those.
 """
 
 from __future__ import annotations
@@ -188,7 +190,8 @@ class FileStore:
             if number in (errno.EISDIR, errno.ENOTDIR, errno.EEXIST, errno.ENOTEMPTY):
                 raise StorageError(
                     StorageFault.KEY,
-                    f"{key} cannot be stored in {self.url}: a file cannot be a folder at the same time.",
+                    f"{key} cannot be stored in {self.url}: its file or folder has the name of another "
+                    "key's folder or file.",
                 ) from error
             if number == errno.ENAMETOOLONG:
                 raise StorageError(
@@ -293,8 +296,9 @@ def _copy(source: BinaryIO, target: BinaryIO, most: int | None) -> tuple[int, st
 
 
 def _complete(file: BinaryIO, sha256: str) -> None:
-    """Flush a file to the disk, with its hash and a unique time. The kernel's own times change only every few
-    milliseconds, and an inode may be reused within that time.
+    """Flush a file to the disk, with its hash and a unique time.
+
+    The kernel's own times change only every few milliseconds, and an inode may be reused within that time.
     """
     file.flush()
     handle = file.fileno()

@@ -43,7 +43,7 @@ def read(project: Project, sweep: str) -> Sweep | None:
         ) from error
 
 
-def known(project: Project) -> list[str]:
+def sweep_ids(project: Project) -> list[str]:
     """Return the ids of the sweeps, the most recently written one first."""
     places = [place for place in project.run(".").glob(f"*/{RECORD}") if place.is_file()]
     return [place.parent.name for place in sorted(places, key=lambda each: -each.stat().st_mtime)]
@@ -51,7 +51,7 @@ def known(project: Project) -> list[str]:
 
 def named(project: Project, sweep: str | None) -> Sweep:
     """Return the sweep with this id, or the last one. Raises UsageError with the nearest ids."""
-    ids = known(project)
+    ids = sweep_ids(project)
     found = read(project, sweep) if sweep else read(project, ids[0]) if ids else None
     if found is not None:
         return found

@@ -70,7 +70,7 @@ class Machines:
 
     def _is_of_a_sweep(self, lease: Lease) -> bool:
         """Whether this sweep, or another one of the project, created the machine."""
-        return lease.for_run is not None and lease.for_run in (self.sweep, *book.known(self.project))
+        return lease.for_run is not None and lease.for_run in (self.sweep, *book.sweep_ids(self.project))
 
     def end(self, number: int, tell: Progress) -> str | None:
         """Delete a machine that this sweep created; returns "", or the reason why it is kept."""
@@ -79,9 +79,9 @@ class Machines:
             return None
         with exclusive_use(self.project, self.name(number)) as nobody:
             if not nobody:
-                return _left(lease, "another orch uses it. Next: orch status")
+                return _left(lease, "another orch command uses it. Next: orch status")
             if not self._is_of_a_sweep(lease):
-                return _left(lease, "it was there before this sweep. Next: orch down")
+                return _left(lease, "it existed before this sweep. Next: orch down")
             if lease.uncollected:
                 return _left(lease, f"{what_is_there(lease)}. Next: the same `orch sweep` command")
             try:

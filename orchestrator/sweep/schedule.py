@@ -47,10 +47,12 @@ class Schedule:
         self._waiting: Iterator[Point] = iter(())
 
     def each(self, points: Iterable[Point], bound: Sequence[tuple[Point, int]]) -> Iterator[Done]:
-        """Yield the result of each point, in the order in which they end. `points`: its next one is taken
-        when a machine is free. `bound`: points whose runs are active already, with their machines. If a
-        machine fails for a point, another machine gets the point, and the failed one gets no more. If it was
-        the last one, the point is yielded with the error, and no further points are started.
+        """Yield the result of each point, in the order in which they end.
+
+        `points`: its next one is taken when a machine is free. `bound`: points whose runs are active already,
+        with their machines. If a machine fails for a point, another machine gets the point, and the failed
+        one gets no more. If it was the last one, the point is yielded with the error, and no further points
+        are started.
         """
         self._waiting = iter(points)
         going_on = [self._start(number, point) for point, number in bound]

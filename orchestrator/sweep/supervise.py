@@ -34,7 +34,7 @@ _WRITE_EVERY_S = 1.0
 
 
 @dataclass(frozen=True)
-class Course:
+class SweepSettings:
     """The settings of a sweep. `words`: the command that repeats it. `budget`: US dollars, after which no
     further point is started. `search`: creates the search from the existing points. `scheduler`: the address
     of a Dask cluster, "" for this process. `approve`: called for a machine above the approved price. `told`:
@@ -61,7 +61,7 @@ def require_dask() -> None:
         )
 
 
-def known(project: Project, sweep: Sweep) -> Sweep:
+def with_known_points(project: Project, sweep: Sweep) -> Sweep:
     """Return the sweep with the points whose runs have a successful record here, and with those that an
     earlier call chose.
     """
@@ -73,7 +73,7 @@ def known(project: Project, sweep: Sweep) -> Sweep:
     return replace(sweep, points=tuple(points), drawn=kept.drawn if kept else sweep.drawn)
 
 
-def to_the_end(course: Course, sweep: Sweep) -> Sweep:
+def to_the_end(course: SweepSettings, sweep: Sweep) -> Sweep:
     """Train the points that have no successful record, delete the machines, and return the sweep.
 
     Raises the error that stopped the sweep, after the machines are deleted; errors of single points and
@@ -83,7 +83,7 @@ def to_the_end(course: Course, sweep: Sweep) -> Sweep:
         sweeping(course.project, sweep.name, course.tell),
         run_lock(course.project, sweep.sweep, "sweep", course.tell),
     ):
-        one = _Sweeping(course, replace(known(course.project, sweep), began_at=time.time()))
+        one = _Sweeping(course, replace(with_known_points(course.project, sweep), began_at=time.time()))
         try:
             one.train()
             one.end()
@@ -95,9 +95,7 @@ def to_the_end(course: Course, sweep: Sweep) -> Sweep:
 
 
 def _with_rest(error: OrchError, sweep: Sweep, words: str) -> OrchError:
-    """Return the error with the state of the sweep added, and the command that continues after its own next
-    command.
-    """
+    """Return the error, extended by the state of the sweep and the command that continues it."""
     ended_ = f"{sweep.count(PointState.ENDED)} of {sweep.total} points have ended."
     error.exists = f"{ended_} {' '.join(sweep.left) or 'No machine of the sweep is left.'}"
     again = f"{words}    # after that: it continues from here"
@@ -111,7 +109,7 @@ def _with_rest(error: OrchError, sweep: Sweep, words: str) -> OrchError:
 class _Sweeping:
     """A running sweep. `stopped`: the error after which no further point was started."""
 
-    def __init__(self, course: Course, sweep: Sweep) -> None:
+    def __init__(self, course: SweepSettings, sweep: Sweep) -> None:
         self.sweep = sweep
         self.stopped: OrchError | None = None
         self._course = course

@@ -34,8 +34,9 @@ _TAIL = 1 << 16
 
 @dataclass(frozen=True)
 class Done:
-    """The result of a point on machine `number`. `error`: why it did not end there; then the point is
-    unchanged. `elsewhere`: another machine may train it.
+    """The result of a point on machine `number`.
+
+    `error`: why it did not end there; then the point is unchanged. `elsewhere`: another machine may train it.
     """
 
     number: int
@@ -63,8 +64,9 @@ class Trainer:
         self._ready: set[int] = set()
 
     def train(self, number: int, point: Point) -> Done:
-        """Train a point on machine `number`, which is created if it does not exist. Raises no OrchError. An
-        active run of the point there is followed to its end.
+        """Train a point on machine `number`, which is created if it does not exist.
+
+        Raises no OrchError. An active run of the point there is followed to its end.
         """
         was_ready = number in self._ready
         self._ready.discard(number)

@@ -121,8 +121,9 @@ def _is_uploaded(session: Session, run_id: str) -> bool:
 
 
 def _store(session: Session, record: RunRecord, entries: Sequence[Entry], *, there: bool) -> None:
-    """Upload the results to the store, if one is set and does not have them (`there`). A failure is reported,
-    not raised.
+    """Upload the results to the store, if one is set and does not have them (`there`).
+
+    A failure is reported, not raised.
     """
     try:
         stored = stored_run(session.profile, record.run_id)

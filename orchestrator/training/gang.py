@@ -160,7 +160,7 @@ class Gang:
         return errors[rank]
 
     def _parted(self) -> str:
-        """Return which machines cannot reach each other, if a broken network may be why the run failed; else
+        """Return a sentence on machines that cannot reach each other, if that may be why the run failed; else
         "". All but the first are deleted then, so that `retry` replaces them.
         """
         found: list[str] = []

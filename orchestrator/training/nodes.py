@@ -57,7 +57,7 @@ def _facts(rank: int, record: RunRecord | None) -> NodeFacts:
 
 
 def _cost(first: RunRecord, known: Sequence[RunRecord]) -> CostFacts | None:
-    """Return the first machine's cost with the dollars of all; its seconds stay."""
+    """Return the first machine's cost, with the US dollars summed over all machines."""
     if first.cost is None:
         return None
     costs = [record.cost for record in known if record.cost is not None]

@@ -44,8 +44,8 @@ class Ended:
 def observed_job(
     profile: Profile, run_id: str, python: str, serves: str, env: Mapping[str, str] | None = None
 ) -> Job:
-    """Return the job that records the profile's first steps and then ends. `serves`: the user's run that this
-    is a part of. `env`: variables of this process alone, such as TF_CONFIG of a worker.
+    """Return the job that records the profile's first steps and then ends. `serves`: the id of the user's run
+    for which it is recorded. `env`: variables of this process alone, such as TF_CONFIG of a worker.
     """
     return Job(
         run_id=run_id,

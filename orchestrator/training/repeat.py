@@ -265,7 +265,7 @@ def _incomplete(first: RunRecord, missing: Sequence[str], revision: str) -> Usag
     lost = revision and any(path not in reasons for path in missing)
     return _refused(
         first,
-        f"the code as it was then is incomplete: {', '.join(told[:_NAMED])}{more}: {where}",
+        f"files of its code cannot be restored: {', '.join(told[:_NAMED])}{more}: {where}",
         fetch if lost else f"restore {shlex.quote(missing[0])} as it was, then the same command again",
     )
 

@@ -229,8 +229,8 @@ def _attempt(
 def _make_room_there(session: Session, run_id: str, number: int) -> None:
     """End an earlier attempt of this run on the machine and keep its files under another name.
 
-    Neither the idle watch nor `down` waits for those files any more. A run that a damaged ledger does not
-    list is not an earlier attempt: it is adopted again.
+    The idle watch and `down` then ignore those files. If a damaged ledger does not list this run, the run on
+    the machine is this attempt: it is recorded again, and followed.
     """
     if jobs.state(session.host, session.agent, run_id).state != "absent":
         known = session.ledger.lease().runs.get(run_id)

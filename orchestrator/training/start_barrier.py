@@ -59,8 +59,8 @@ class StartBarrier:
         self._fingerprints[rank] = fingerprint
 
     def wait(self, rank: int, session: Session, run_id: str, draft: Draft | None) -> None:
-        """Wait for all. An error is raised in one thread, and Abandoned in the others, unless an earlier call
-        has started the run there.
+        """Wait until all machines are ready. Raises Abandoned if another machine failed, unless an earlier
+        call has started the run on this one.
         """
         self._sessions[rank], self._drafts[rank] = session, draft
         try:

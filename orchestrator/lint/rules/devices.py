@@ -254,7 +254,7 @@ def _makes(module: Module, body: list[ast.stmt], word: str) -> bool:
 
 
 def _listed(program: Program) -> list[Found]:
-    """Return where GPUs are listed."""
+    """Return the calls that list GPUs."""
     return [each for each in program.calls(*_LISTS) if not _other_kind(*each)]
 
 

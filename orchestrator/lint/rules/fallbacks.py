@@ -133,7 +133,7 @@ def _replaces(module: Module, node: ast.Try, handler: ast.ExceptHandler) -> bool
 
 
 def _blanks(module: Module, body: Sequence[ast.stmt], other: Sequence[ast.stmt]) -> bool:
-    """Whether `body` fills with zeros, or similar, what `other` reads from elsewhere."""
+    """Whether `body` fills with zeros, or similar, the variables that `other` fills from a file."""
     if any(_FETCHES.search(_last_name(call)) for statement in body for call in calls_in(statement)):
         return False  # the empty container is filled with the data that are read
     wanted = {name for statement in other for name in _given(statement)}

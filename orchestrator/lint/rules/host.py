@@ -133,7 +133,11 @@ def _judged(module: Module, value: ast.AST, name: str, node: ast.AST) -> Iterato
         yield hit(THREADS, module.snippet, node, f"{name} depends on {found}")
     elif _WORKERS.search(name):
         yield hit(
-            THREADS, module.snippet, node, f"{name} depends on {found}: time only", severity=Severity.INFO
+            THREADS,
+            module.snippet,
+            node,
+            f"{name} depends on {found}, which changes only the duration",
+            severity=Severity.INFO,
         )
 
 

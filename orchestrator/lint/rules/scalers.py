@@ -232,7 +232,7 @@ def _statistic(module: Module, node: ast.AST, of: str, kind: str) -> bool:
 
 
 def _fits_by_function(module: Module) -> Iterator[Hit]:
-    """Find a function that fits a scaler of its own and is called for the training side and the test side."""
+    """Find a function that creates and fits a scaler, and is called for both training and test data."""
     for fit in _fits(module):
         name = getattr(fit.scope, "name", "")
         if name not in module.functions or not _own(module, fit):

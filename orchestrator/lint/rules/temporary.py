@@ -119,7 +119,9 @@ def _makes_path(module: Module, parent: ast.AST | None, child: ast.AST) -> bool:
 
 
 def _of_call(module: Module, call: ast.Call, child: ast.AST) -> str | None:
-    """Return the deep path that `call` reads, "" if it only checks it, None if it may write there."""
+    """Return the path (below a folder of /tmp) that `call` reads, "" if it only checks it, None if it may
+    write there.
+    """
     if child is call.func and isinstance(child, ast.Attribute):
         path: ast.AST = child.value
         reads = child.attr in _READ_METHODS or (child.attr == "open" and _mode_reads(call, 0))

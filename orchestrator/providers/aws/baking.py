@@ -1,7 +1,8 @@
-"""Images of instances: created from a stopped one, found by their tags, deleted with their snapshots. The
-image and its snapshots get the same tags: `orch-machine`, the machine they were created from; `orch-image`,
-the image's name; `orch-login`, its user; and the labels. Deregistering an image leaves its snapshots, which
-cost money: after an interrupted deletion they are found by `orch-image`.
+"""Images of instances: created from a stopped one, found by their tags, deleted with their snapshots.
+
+The image and its snapshots get the same tags: `orch-machine`, the machine they were created from;
+`orch-image`, the image's name; `orch-login`, its user; and the labels. Deregistering an image leaves its
+snapshots, which cost money: after an interrupted deletion they are found by `orch-image`.
 """
 
 from __future__ import annotations

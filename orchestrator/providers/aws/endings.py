@@ -1,5 +1,6 @@
-"""Why EC2 ended a machine, from the code of its StateReason. Pure. Codes: "StateReason" in the EC2 API
-reference. The prefixes `Server.` and `Client.` say who caused it.
+"""Why EC2 ended a machine, from the code of its StateReason.
+
+Pure. Codes: "StateReason" in the EC2 API reference. The prefixes `Server.` and `Client.` say who caused it.
 """
 
 from __future__ import annotations

@@ -1,7 +1,9 @@
-"""The user-data: instructions for cloud-init at the machine's boots. Pure. A `#cloud-config` document,
-written as JSON, which is valid YAML. `bootcmd` runs at every boot, before the ssh server starts: first it
-arms the deadline and the timer that ends a machine without clients. Every process of the machine can read the
-document. Its only secret is a host key, which is replaced at first contact.
+"""The user-data: instructions for cloud-init at the machine's boots.
+
+Pure. A `#cloud-config` document, written as JSON, which is valid YAML. `bootcmd` runs at every boot, before
+the ssh server starts: first it arms the deadline and the timer that ends a machine without clients. Every
+process of the machine can read the document. Its only secret is a host key, which is replaced at first
+contact.
 """
 
 from __future__ import annotations

@@ -1,6 +1,8 @@
-"""The security group through which the machines of a group connect to each other. It admits TCP at the
-group's ports from itself and to itself only: a new security group would allow all outgoing traffic, which the
-machines' other groups may forbid. Every step checks the present state first, so it may be repeated.
+"""The security group through which the machines of a group connect to each other.
+
+It admits TCP at the group's ports from itself and to itself only: a new security group would allow all
+outgoing traffic, which the machines' other groups may forbid. Every step checks the present state first, so
+it may be repeated.
 """
 
 from __future__ import annotations

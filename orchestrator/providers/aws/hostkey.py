@@ -1,8 +1,9 @@
-"""The host key with which an AWS machine proves its identity at first contact. `injected`: an Ed25519 key
-that is created here is sent in the user-data, and its public half in a tag of the same create call. Every
-process of the machine can read the user-data, so this key is used only once: for the connection over which
-the machine creates its next key, which replaces it in the tags. `console`: the machine prints its own public
-keys at boot, and EC2 returns what it printed.
+"""The host key with which an AWS machine proves its identity at first contact.
+
+`injected`: an Ed25519 key that is created here is sent in the user-data, and its public half in a tag of the
+same create call. Every process of the machine can read the user-data, so this key is used only once: for the
+connection over which the machine creates its next key, which replaces it in the tags. `console`: the machine
+prints its own public keys at boot, and EC2 returns what it printed.
 """
 
 from __future__ import annotations

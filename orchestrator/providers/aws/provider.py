@@ -120,9 +120,7 @@ class AwsProvider(InstanceImages):
                 self._made[made.id] = time.monotonic()
                 return made
         raise ProviderError(
-            Fault.CONFLICT,
-            f"{tags.name_of(spec)} was created and has ended {_LIVES} times today.",
-            code=_DEAD_TOKEN,
+            Fault.CONFLICT, f"{tags.name_of(spec)} has ended {_LIVES} times today.", code=_DEAD_TOKEN
         )
 
     def list(self, labels: Labels) -> Sequence[Machine]:
@@ -181,7 +179,7 @@ class AwsProvider(InstanceImages):
 
     def _greets(self, identity: str, address: str, proxy: Sequence[str]) -> bool:
         if proxy:
-            return self._tunnels.leads(identity, proxy)
+            return self._tunnels.is_open(identity, proxy)
         return answers_ssh(address, 22, _GREETING_S)
 
     def _way_to(self, instance: dict[str, Any], region: str) -> tuple[str, tuple[str, ...]]:
@@ -232,8 +230,7 @@ class AwsProvider(InstanceImages):
     # ------------------------------------------------------------ host keys
 
     def vouch(self, machine: Machine, host_keys: Sequence[str]) -> None:
-        """Record `host_keys` as the valid host keys of the machine: its only one, or its next and its present
-        one.
+        """Record `host_keys` as the machine's valid host keys: its only one, or its next and its present one.
 
         Returns when EC2 shows the new tags. `host_keys[0]` must have been read over a connection that the
         machine's former key verified.

@@ -1,5 +1,6 @@
-"""Reserved capacity: capacity reservations, and purchased capacity blocks. Machines in a block need another
-market type, but the id does not show which of the two it is:
+"""Reserved capacity: capacity reservations, and purchased capacity blocks.
+
+Machines in a block need another market type, but the id does not show which of the two it is:
 https://docs.aws.amazon.com/AWSEC2/latest/UserGuide/capacity-blocks-launch.html
 """
 

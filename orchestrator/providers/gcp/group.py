@@ -1,7 +1,9 @@
-"""The firewall rule through which the machines of a group connect to each other. It admits TCP at the group's
-ports from the internal addresses of its members to the same addresses; the machines themselves are not
-changed. Addresses are reused by later machines, so the rule's description also has the numeric ids of the
-members, which are unique. Every step checks the present state first, so it may be repeated.
+"""The firewall rule through which the machines of a group connect to each other.
+
+It admits TCP at the group's ports from the internal addresses of its members to the same addresses; the
+machines themselves are not changed. Addresses are reused by later machines, so the rule's description also
+has the numeric ids of the members, which are unique. Every step checks the present state first, so it may be
+repeated.
 """
 
 from __future__ import annotations

@@ -49,14 +49,10 @@ from orchestrator.providers.retry import RetryingProvider
 from orchestrator.providers.undecided import undecided
 
 _LIVES = 4
-"""How often the machine is requested again if Google answers with an earlier operation, whose machine is
-gone.
-"""
+"""How often a machine is requested if Google answers with an earlier operation, whose machine is gone."""
 
 _OLD = timedelta(seconds=30)
-"""An operation that started this many seconds before the request belongs to an earlier request with the same
-id.
-"""
+"""An operation that started this many seconds before the request belongs to an earlier one."""
 
 _OVER = (MachineState.STOPPING, MachineState.STOPPED)
 
@@ -152,9 +148,7 @@ class GcpProvider(NothingBeside, NoImages):
         return seen.machine(instance, self._calls.project) if instance is not None else None
 
     def _instance(self, machine: Machine) -> Mapping[str, Any] | None:
-        """Return the instance; None if it does not exist. A later machine with the same name counts as
-        another one.
-        """
+        """Return the instance; None if it does not exist, or is a later one with the same name."""
         _require_named(machine)
         instance = self._calls.instance(machine.zone, machine.id)
         number = str(machine.detail.get("number", ""))
@@ -185,7 +179,7 @@ class GcpProvider(NothingBeside, NoImages):
             return NotYet("its host keys, which its first boot publishes")
         if not self._ready(machine, str(instance.get("id", ""))):
             return NotYet("the end of its first boot")
-        if proxy and not self._tunnels.leads(machine.id, proxy):
+        if proxy and not self._tunnels.is_open(machine.id, proxy):
             return NotYet("its tunnel")
         return Endpoint(address, 22, seen.user_of(instance), keys, proxy)
 
@@ -329,9 +323,7 @@ class GcpProvider(NothingBeside, NoImages):
         raise self._elsewhere(error, spec)
 
     def _elsewhere(self, error: ProviderError, spec: MachineSpec) -> ProviderError:
-        """Return `error`, but as CAPACITY if the zone does not sell the type, so that the next zone is
-        tried.
-        """
+        """Return `error`, as CAPACITY if the zone does not sell the type: then the next zone is tried."""
         attached = request.attachment(spec.offer)
         if error.fault is not Fault.INVALID or self._calls.sells(spec.offer, attached):
             return error
@@ -340,9 +332,7 @@ class GcpProvider(NothingBeside, NoImages):
         return ProviderError(Fault.CAPACITY, message, code="TypeNotInZone")
 
     def _adopted(self, instance: Mapping[str, Any], spec: MachineSpec) -> Machine:
-        """Return the existing machine of that name if it was created for the same spec; otherwise raise
-        CONFLICT.
-        """
+        """Return the machine of that name if it was created for the same spec; otherwise raise CONFLICT."""
         found = seen.machine(instance, self._calls.project)
         wanted = {key: value for key, value in spec.labels.items() if key not in (LABEL_EXPIRES, LABEL_OWNER)}
         if not seen.is_ours(instance) or not wanted.items() <= found.labels.items():

@@ -61,7 +61,7 @@ def judged(policies: Mapping[str, Json | Refusal], project: str, wanted: Machine
     found = [check for name, answer in told.items() for check in _judged(name, answer, project, wanted)]
     yield from found
     if told and not any(check.state == "missing" for check in found):
-        yield ok(Topic.POLICY, "organisation", "forbids nothing that is needed")
+        yield ok(Topic.POLICY, "organisation", "does not forbid such a machine")
 
 
 def _judged(name: str, policy: Json, project: str, wanted: Machine | None) -> Iterator[Check]:

@@ -103,8 +103,9 @@ def _enabling(questions: Questions, name: str) -> SetupStep:
 
 
 def _await_network(questions: Questions) -> None:
-    """Wait until Compute Engine answers and has created the default network. For minutes after an API was
-    enabled it may refuse requests (terraform-provider-google#21953).
+    """Wait until Compute Engine answers and has created the default network.
+
+    For minutes after an API was enabled it may refuse requests (terraform-provider-google#21953).
     """
     _await(lambda: not _is_spreading(questions.network(_NETWORK)), f"{COMPUTE} does not answer yet")
     end = time.monotonic() + NETWORK_WITHIN_S

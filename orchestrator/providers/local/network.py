@@ -86,8 +86,9 @@ def _made(link: Link, pid: int, machine: str) -> bool:
 
 
 def configure(*commands: str, pid: int | None = None, force: bool = False) -> str:
-    """Run commands of ip(8) in the network namespace of `pid`, or in ours; return the output. Stops at the
-    first failure, unless `force`. Raises RuntimeError with the message of `ip`.
+    """Run commands of ip(8) in the network namespace of `pid`, or in ours; return the output.
+
+    Stops at the first failure, unless `force`. Raises RuntimeError with the message of `ip`.
     """
     inside = [] if pid is None else [tool("nsenter"), "--target", str(pid), "--net"]
     ip = [*inside, tool("ip"), *(["-force"] if force else []), "-batch", "-"]

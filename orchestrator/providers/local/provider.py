@@ -157,8 +157,9 @@ class LocalProvider(NothingBeside):
 
     @_only_provider_errors
     def join(self, group: str, machines: Sequence[Machine], ports: range) -> Sequence[str]:
-        """Connect the machines by a bridge; returns their addresses. In tiers without a separate network, the
-        address is 127.0.0.1, where every program of this computer can connect to them.
+        """Connect the machines by a bridge; returns their addresses.
+
+        In tiers without a separate network it is 127.0.0.1, where all programs here can connect to them.
         """
         require_sound(group, ports)
         members = [self._certainly_running(machine) for machine in machines]
@@ -353,9 +354,7 @@ def _overdue(folder: Folder) -> bool:
 
 
 def _taken_from_supervisor(folder: Folder) -> Owner | None:
-    """Let the supervisor end its machine, or else end the supervisor, and return the lock; None if everything
-    is gone.
-    """
+    """Let the supervisor end its machine, or end the supervisor; return the lock, None if all is gone."""
     for number in (signal.SIGTERM, signal.SIGKILL):
         process = supervisor.supervisor_of(folder)
         if process is not None:

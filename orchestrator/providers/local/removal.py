@@ -77,8 +77,9 @@ def sweep(machines: Path) -> None:
 
 
 def erase(path: Path) -> None:
-    """Delete a folder, even if files in it belong to users of a user namespace. Mounts in it that a dead
-    process left are removed first.
+    """Delete a folder, even if files in it belong to users of a user namespace.
+
+    Mounts in it that a dead process left are removed first.
     """
     _unmount_below(path)
     shutil.rmtree(path, ignore_errors=True)

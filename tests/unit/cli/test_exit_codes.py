@@ -130,7 +130,7 @@ def test_a_run_that_lacked_memory_names_what_it_used_and_what_measures_it(tmp_pa
     record = RunRecord("one", str(tmp_path), ended, profile=seen, timings={"pull_s": 1.0})
     with pytest.raises(failure_of("out_of_memory")) as caught:
         raise_for_outcome(record, "p.yaml")
-    assert "up to 3.0 GiB of 4.0 GiB" in caught.value.message
+    assert "reached 3.0 GiB of 4.0 GiB" in caught.value.message
     said = str(caught.value.next_command)
     assert said.startswith("orch size p.yaml --write") and "resources.memory" in said
     screen = summary(record)

@@ -251,14 +251,14 @@ def test_what_one_side_could_not_read_is_said_where_it_would_come_first(tmp_path
     assert said not in compare(tmp_path / "3", a, early).detail
 
 
-def test_a_file_of_another_dtype_that_is_cast_away_is_innocent(tmp_path: Path) -> None:
+def test_a_file_of_another_dtype_that_is_cast_away_is_harmless(tmp_path: Path) -> None:
     def side(digest: str, dtype: str) -> Run:
         entry = {"name": "x.npy", "path": "/x.npy", "bytes": 1, "sha256": digest, "way": "python"}
         values = [Value("batch", "data/0", [1.0, 2.0], dtype), *step()[1:]]
         return Run([values, values], environment={**ENVIRONMENT, "files": {"list": [entry]}})
 
     found = compare(tmp_path, side("1", "float32"), side("2", "float64"))
-    assert found.verdict == "EQUIVALENT" and str(found.cause).startswith("Innocent")
+    assert found.verdict == "EQUIVALENT" and str(found.cause).startswith("Harmless")
     assert (
         found.divergence and found.divergence.stage == "batch" and "x.npy has other content" in found.detail
     )

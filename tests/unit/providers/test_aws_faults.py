@@ -221,7 +221,7 @@ def test_what_ssm_says_is_that_fault(code: str, status: int, fault: Fault) -> No
 )
 def test_what_never_reached_aws(error: Exception, fault: Fault) -> None:
     assert classify(error) is fault
-    words = "not one of AWS" if isinstance(error, ResponseParserError) else str(error)
+    words = "does not come from AWS" if isinstance(error, ResponseParserError) else str(error)
     assert words in provider_error(error, ASKED).message or fault is Fault.UNKNOWN
 
 
@@ -291,7 +291,7 @@ def test_types_count_against_their_quota(instance_type: str, spot: bool, code: s
 def test_who_was_refused_what_is_said() -> None:
     denied = "You are not authorized to perform: ec2:CreateTags on resource: x because no policy allows it."
     told = provider_error(ec2("UnauthorizedOperation", denied, 403), ASKED)
-    assert "arn:aws:iam::123456789012:user/ann was refused ec2:CreateTags in us-east-1" in told.message
+    assert "arn:aws:iam::123456789012:user/ann may not call ec2:CreateTags in us-east-1" in told.message
     silent = provider_error(
         ec2("UnauthorizedOperation", "You are not authorized.", 403, "DescribeImages"), ASKED
     )

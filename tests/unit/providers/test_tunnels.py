@@ -26,14 +26,14 @@ KEY = "ssh-ed25519 AAAAC3NzaC1lZDI1NTE5AAAAIGtQzVn0VdkT0Wm2yQ0nXUkPSpPkXyBzQkq5d
 
 
 def test_it_leads_somewhere_once_a_server_greets() -> None:
-    assert Tunnels().leads("m", GREETS)
-    assert not Tunnels().leads("m", REFUSES)
+    assert Tunnels().is_open("m", GREETS)
+    assert not Tunnels().is_open("m", REFUSES)
 
 
 def test_what_never_opens_is_told_in_the_program_s_words() -> None:
     tunnels = Tunnels(patience_s=0)
     with pytest.raises(ProviderError, match="4003: failed to connect to backend") as told:
-        tunnels.leads("m", REFUSES)
+        tunnels.is_open("m", REFUSES)
     assert told.value.fault is Fault.UNKNOWN
     assert "costs" in str(told.value.exists)
 
