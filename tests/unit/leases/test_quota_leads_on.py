@@ -7,6 +7,7 @@ from pathlib import Path
 
 import pytest
 
+from orchestrator.catalog.names import GIB
 from orchestrator.errors import EXIT_CAPACITY, Fault, ProviderError
 from orchestrator.leases import machine as making
 from orchestrator.leases.consent import Consent
@@ -14,7 +15,7 @@ from orchestrator.leases.offered import planned_of
 from orchestrator.ledger import Ledger
 from orchestrator.model import Machine, MachineSpec, Offer, Silent
 from orchestrator.plan import Plan
-from orchestrator.providers.memory import GIB, MemoryProvider
+from orchestrator.providers.memory import MemoryProvider
 from orchestrator.session.project import Project
 from orchestrator.session.reach import Reached
 from tests.said import Said

@@ -11,10 +11,11 @@ from pathlib import Path
 
 import pytest
 
+from orchestrator.catalog.names import GIB
 from orchestrator.errors import Fault, ProviderError
 from orchestrator.model import AcceleratorNeed, Bound, MachineSpec, MachineState, Need
 from orchestrator.providers import open_provider
-from orchestrator.providers.memory import CATALOG, GIB, MemoryProvider, Mishap, Temper
+from orchestrator.providers.memory import CATALOG, MemoryProvider, Mishap, Temper
 from orchestrator.providers.retry import RetryingProvider
 
 TRANSIENT = Mishap(Fault.TRANSIENT)
