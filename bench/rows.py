@@ -2,7 +2,8 @@
 
 A bench that `scripts/bench` runs finds in ORCH_BENCH_ROWS the file for its rows, one JSON object a line; a
 later line replaces an earlier one of the same key. Each row is written as soon as it is known: what fails
-later does not lose it. ORCH_BENCH_ONLY names the rows that are wanted; without it, all are.
+later does not lose it. ORCH_BENCH_ONLY names the rows that are wanted, and the others are not reported;
+without it, all are wanted.
 """
 
 from __future__ import annotations
@@ -22,7 +23,7 @@ def note(key: str, values: Sequence[float], detail: str = "") -> None:
     """Report what each round measured for row `key` of scripts/bench_rows.py. `detail`: a sentence or two,
     such as where the time goes.
     """
-    if place := os.environ.get("ORCH_BENCH_ROWS"):
+    if (place := os.environ.get("ORCH_BENCH_ROWS")) and wanted(key):
         with open(place, "a") as file:
             file.write(json.dumps({"key": key, "values": list(values), "detail": detail}) + "\n")
 
