@@ -4,7 +4,8 @@ scripts/bench [--only NAME,…] [--quick] [--rewrite]
 NAME: a bench, or the key of one row. Every row that is measured is kept in bench/results.json, with the load
 and the computer, as soon as its bench ends. A bench that fails, is left out or is interrupted leaves the
 earlier figures of the rows that it did not measure; its machines and processes are ended. --quick: few
-rounds. --rewrite: run nothing. Opponents that are missing here are installed with apt-get where that asks nothing.
+rounds. --rewrite: run nothing. Opponents that are missing here are installed with apt-get where that asks
+nothing.
 """
 
 from __future__ import annotations

@@ -80,6 +80,13 @@ ROWS = (
         None,
         "ray",
     ),
+    Row(
+        "loop.ray_job",
+        "edit → job → results, machine and cluster up: `orch train`",
+        "× Ray's launcher",
+        None,
+        "ray",
+    ),
     Row("start.help", "`orch --help`, CPU", "× `import typer`", 1.5, "startup"),
     Row("start.status", "`orch status --json`, CPU", "× `import typer`", 2.5, "startup"),
     Row(
