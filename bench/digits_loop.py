@@ -89,8 +89,9 @@ def leased(given: Path | None, epochs: int) -> Iterator[Path]:
 
 
 def orch(folder: Path, *argv: str) -> None:
+    environ, stdin = {**os.environ, **THREADS}, subprocess.DEVNULL
     done = subprocess.run(
-        [ORCH, *argv], cwd=folder, stdin=subprocess.DEVNULL, capture_output=True, text=True, check=False
+        [ORCH, *argv], cwd=folder, env=environ, stdin=stdin, capture_output=True, text=True, check=False
     )
     if done.returncode:
         sys.exit(f"orch {' '.join(argv)}: {done.stderr[-2000:]}")
