@@ -11,7 +11,7 @@ import yaml
 
 from orchestrator.errors import ProviderError
 from tests.clouds import driver
-from tests.clouds.gcp import operations, placements, shapes
+from tests.clouds.gcp import operations, placing, shapes
 from tests.clouds.gcp.checks import Order
 from tests.clouds.gcp.errors import ApiError, Json, OperationError, exists
 from tests.clouds.gcp.facts import region_of
@@ -65,7 +65,7 @@ class Lifecycle:
         if fault is not None:
             raise OPERATION_KINDS[fault.kind](fault, place)
         with world.change():
-            placements.enter(world, instance)
+            placing.enter(world, instance)
             self._require_quota(instance, shapes.usage(instance.shape, order), place)
             world.disks[instance.zone, disk["name"]] = disk
         with instance.power:
