@@ -16,13 +16,14 @@ import orchestrator as orch
 from orchestrator.errors import Fault, ProviderError
 from orchestrator.leases import gang, joining
 from orchestrator.leases.gc import gc
-from orchestrator.model import LABEL_LEASE, Machine, MachineSpec, Need, Provider
+from orchestrator.model import LABEL_LEASE, Machine, MachineSpec, MachineState, Need, Provider
 from orchestrator.providers import open_provider
 from orchestrator.session.project import Project
 from tests.clouds import aws_reach, gcp_reach
+from tests.clouds.aws_asking import await_that
 from tests.clouds.failing import Ground
 from tests.conformance.bed import PUBLIC_KEY
-from tests.conformance.test_groups import at_every_effect
+from tests.conformance.test_groups import killed_before
 from tests.said import Said
 from tests.unit.terraform_files import TERRAFORM
 
@@ -30,6 +31,19 @@ TYPES = {"aws": ("c6i.large", "t3.large"), "gcp": ("n2-standard-2", "e2-standard
 """By cloud, a type that can be placed close together, and one that cannot."""
 ZONES = {"aws": "us-east-1a", "gcp": "us-central1-a"}
 PORTS = range(20_000, 20_010)
+CALLS = {
+    "aws": {
+        "group": "CreatePlacementGroup",
+        "machine": "RunInstances",
+        "removal": "DeletePlacementGroup",
+    },
+    "gcp": {
+        "group": "POST us-central1/resourcePolicies",
+        "machine": "POST us-central1-a/instances",
+        "removal": "DELETE resourcePolicies/[^:]*",
+    },
+}
+"""The effects around which a process is killed."""
 
 
 @dataclass(frozen=True)
@@ -205,8 +219,7 @@ def spec_of(cloud: str, provider: Provider, name: str, attempt: int = 0) -> Mach
 def gone(provider: Provider, machines: list[Machine]) -> None:
     for machine in machines:
         provider.delete(machine)
-    while any(provider.find(machine) for machine in machines):
-        pass
+    await_that(lambda: not any(provider.find(machine) for machine in machines))
 
 
 def test_gc_removes_the_groups_of_machines_that_are_gone_and_no_other(several: Gang) -> None:
@@ -231,8 +244,7 @@ def test_gc_removes_the_groups_of_machines_that_are_gone_and_no_other(several: G
 
 
 def running(provider: Provider, machine: Machine) -> None:
-    while (found := provider.find(machine)) is None or found.state != "running":
-        pass
+    await_that(lambda: (found := provider.find(machine)) and found.state is MachineState.RUNNING)
 
 
 def reaper_permissions(cloud: str) -> list[str]:
@@ -243,24 +255,17 @@ def reaper_permissions(cloud: str) -> list[str]:
     return [name for role in found.values() for name in role["permissions"]]
 
 
-def test_killed_at_any_effect_the_group_is_found_again(several: Gang) -> None:
-    provider = open_provider(several.ground.name)
-    attempts = iter(range(1000))
-    wanted = [spec_of(several.ground.name, provider, "killed", next(attempts))]
-
-    def create() -> Machine:
-        return provider.create(wanted[-1])
-
-    def check() -> None:
-        machine = create()
-        found = [one.id for one in provider.list({LABEL_LEASE: "killed"})]
-        assert found == [machine.id] and len(several.placed()) == 1
-        gone(provider, [machine])
-        provider.separate("killed")
-        assert several.groups() == []
-        wanted.append(spec_of(several.ground.name, provider, "killed", next(attempts)))
-
-    assert at_every_effect(create, check) > 4
-    gone(provider, list(provider.list({LABEL_LEASE: "killed"})))
-    at_every_effect(lambda: provider.separate("killed"), lambda: provider.separate("killed"))
+@pytest.mark.parametrize("when", ["asked", "answered"])
+@pytest.mark.parametrize("what", ["group", "machine"])
+def test_killed_around_a_call_it_is_found_again(several: Gang, what: str, when: str) -> None:
+    cloud = several.ground.name
+    provider, name = open_provider(cloud), f"killed-{what}-{when}"
+    spec = spec_of(cloud, provider, name)
+    assert killed_before(f"{CALLS[cloud][what]}: {when}", lambda: provider.create(spec))
+    machine = provider.create(spec)
+    assert [one.id for one in provider.list({LABEL_LEASE: name})] == [machine.id]
+    assert len(several.placed()) == 1
+    gone(provider, [machine])
+    assert killed_before(f"{CALLS[cloud]['removal']}: {when}", lambda: provider.separate(name))
+    provider.separate(name)
     assert several.groups() == []

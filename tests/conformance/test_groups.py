@@ -183,8 +183,10 @@ def test_nonsense_is_refused(bed: Bed) -> None:
         assert refused.value.fault is Fault.INVALID
 
 
-def killed_before(effect: int, act: Callable[[], object]) -> bool:
-    """Whether `act`, in a process of its own, was killed before this effect; False if it came to its end."""
+def killed_before(effect: int | str, act: Callable[[], object]) -> bool:
+    """Whether `act`, in a process of its own, was killed before this effect (see Points.arm); False if it
+    came to its end.
+    """
     points = Points()
     child = os.fork()
     if not child:

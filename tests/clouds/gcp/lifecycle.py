@@ -168,6 +168,7 @@ class Lifecycle:
         self._world.stopping.set()
         for server in list(self._servers.values()):
             server.stop()
+        self._world.network.set({})
         if self._world.settings.machines:
             self.machines.end_all()
 

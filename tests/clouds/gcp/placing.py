@@ -12,7 +12,7 @@ from tests.clouds.gcp.errors import ApiError, Json, OperationError, invalid
 from tests.clouds.gcp.facts import region_of
 from tests.clouds.gcp.world import Instance, World
 
-_COMPACT = frozenset({"a2", "a3", "c2", "c2d", "c3", "c3d", "g2", "h3", "n2", "n2d"})
+COMPACT = frozenset({"a2", "a3", "a4", "a4x", "c2", "c2d", "c3", "c3d", "g2", "g4", "h3", "n2", "n2d"})
 
 
 def check_insert(world: World, zone: str, body: Json, family: str) -> None:
@@ -24,7 +24,7 @@ def check_insert(world: World, zone: str, body: Json, family: str) -> None:
     if found is None or found["status"] != "READY":
         why = "The referenced resource policy cannot be found."
         raise invalid("resourcePolicies[0]", body["resourcePolicies"][0], why)
-    if family not in _COMPACT:
+    if family not in COMPACT:
         kind = str(body["machineType"]).rpartition("/")[2]
         raise ApiError(400, "invalid", f"Placement policy is not applicable to machine type {kind}.")
     if body.get("scheduling", {}).get("onHostMaintenance") != "TERMINATE":

@@ -16,6 +16,7 @@ from typing import Any
 from tests.clouds.gcp.errors import Json, not_found
 from tests.clouds.gcp.facts import Facts, load, region_of
 from tests.clouds.gcp.faults import Faults
+from tests.clouds.vpc import Network
 
 SYSTEM = "system"
 ROOT = "https://www.googleapis.com/compute/v1/"
@@ -150,6 +151,7 @@ class World:
         self.login_keys: dict[str, dict[str, Json]] = {}
         self.placements: dict[tuple[str, str], Json] = {}  # resource policies, by region and name
         self.rules_at_work: dict[str, str] = {}  # firewall rules by name, with what is being done to them
+        self.network = Network()
         self.stopping = threading.Event()
         self._ids = itertools.count(int(time.time() * 1000) << 16)
 
