@@ -150,7 +150,7 @@ def test_the_group_of_deleted_machines_can_be_removed(bed: Bed) -> None:
 
 
 def test_what_is_left_of_a_group_is_removed_once_no_machine_is_in_it(bed: Bed) -> None:
-    """Machines of this computer take their group with them."""
+    """Machines of this computer take their group with them. After a lost answer, a name is not told again."""
     one, other = up(bed, "one", "other")
     bed.provider.join(GROUP, [one, other], PORTS)
     before = list(bed.groups())
@@ -162,7 +162,7 @@ def test_what_is_left_of_a_group_is_removed_once_no_machine_is_in_it(bed: Bed) -
     bed.await_that(lambda: bed.provider.find(other) is None and not bed.provider.list({}))
     rehearsed = list(bed.provider.prune(dry_run=True))
     assert bool(rehearsed) == bool(bed.groups()) and rehearsed in ([], [GROUP])
-    assert list(bed.provider.prune()) == rehearsed
+    assert set(bed.provider.prune()) <= set(rehearsed)
     assert list(bed.groups()) == [] and list(bed.provider.prune()) == []
 
 
