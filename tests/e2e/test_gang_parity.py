@@ -1,30 +1,32 @@
-"""`train --local-parity` of several machines: one process here, one there, and all machines together."""
+"""`train --local-parity` of several machines: one process here, one there, and all machines together.
+
+The machines are folders of this computer that share one environment with TensorFlow: to install it twice
+takes longer than all runs together, and other tests install it.
+"""
 
 from __future__ import annotations
 
+import importlib
 import json
-import os
 import shutil
 from collections.abc import Iterator
 from pathlib import Path
+from typing import Any
 
 import pytest
 
+import orchestrator as orch
 from tests.conftest import DIGITS, ROOT
-from tests.e2e.project import Project
+from tests.said import Said
+from tests.unit import here_cloud
 
-pytestmark = [
-    pytest.mark.tensorflow,
-    pytest.mark.machine,
-    pytest.mark.slow,
-    pytest.mark.skipif(os.geteuid() != 0, reason="machines with a network of their own"),
-]
+pytestmark = [pytest.mark.tensorflow, pytest.mark.slow, pytest.mark.processes]
 
 PROFILE = """\
 version: 1
 name: several
-cloud: local
-resources: {nodes: 2, cpus: 1, memory: 2 GiB, disk: 6 GiB}
+cloud: memory
+resources: {nodes: 2, cpus: 2}
 max_duration: 30m
 train:
   command: python train.py --steps 2 --every 2 --output out
@@ -35,27 +37,39 @@ parity: {steps: 2}
 
 
 @pytest.fixture
-def project(tmp_path: Path, machines: Path, tf_python: Path) -> Iterator[Project]:  # noqa: ARG001 (the stack)
-    folder = tmp_path / "several"
-    folder.mkdir()
-    shutil.copy(ROOT / "examples/several/train.py", folder)
-    shutil.copy(DIGITS / "requirements.lock", folder)
-    (folder / "orch.yaml").write_text(PROFILE)
-    made = Project(folder, machines)
+def folder(tmp_path: Path, tf_python: Path, monkeypatch: pytest.MonkeyPatch) -> Iterator[Path]:
+    """A project of two machines that are up."""
+
+    def linked(place: Any, *_: object) -> None:
+        stacks = Path(place.agent.base) / "stacks"
+        stacks.mkdir(exist_ok=True)
+        (stacks / place.digest).symlink_to(tf_python.parents[1])
+
+    monkeypatch.setenv("ORCH_STATE_HOME", str(tmp_path / "state"))
+    monkeypatch.setattr(importlib.import_module("orchestrator.stack.install"), "_deliver", linked)
+    here_cloud.cloud(tmp_path / "machines", monkeypatch)
+    made = tmp_path / "several"
+    made.mkdir()
+    shutil.copy(ROOT / "examples/several/train.py", made)
+    shutil.copy(DIGITS / "requirements.lock", made)
+    (made / "orch.yaml").write_text(PROFILE)
+    orch.up(made / "orch.yaml", folder=made, progress=Said())
     yield made
-    made.orch("down", "--all", "--discard", "--yes")
+    orch.down(folder=made, discard=True)
 
 
-def test_two_machines_are_equal_to_one_process_and_a_wrong_share_is_named(project: Project) -> None:
-    script = project.folder / "train.py"
-    sound = script.read_text()
-    script.write_text(sound.replace("AutoShardPolicy.DATA", "AutoShardPolicy.OFF"))
-    project.orch("up", "orch.yaml")
-    refused = project.json("train", "--run-id", "wrong", "--local-parity", code=7)
-    assert "rank 1: same examples" in refused["error"]["message"]
-    script.write_text(sound)
-    done = json.loads(project.orch("train", "--run-id", "sound", "--local-parity", "--json").out)
-    workers = done["parity"]["workers"]
-    assert (workers["verdict"], workers["world"], workers["steps"]) == ("EQUAL", 2, 2)
-    assert done["parity"]["verdict"] == "IDENTICAL"
-    assert [node["exit"] for node in done["nodes"]] == ["completed"] * 2
+def test_two_machines_are_equal_to_one_process(folder: Path) -> None:
+    done = orch.train(run_id="sound", folder=folder, local_parity=True, progress=Said())
+    parity = json.loads((folder / "runs/sound/run.json").read_text())["parity"]
+    found = parity["workers"]
+    assert (found["verdict"], found["world"], found["steps"]) == ("EQUAL", 2, 2)
+    assert parity["verdict"] == "IDENTICAL"
+    assert [node["exit"] for node in done.nodes] == ["completed"] * 2
+
+
+def test_a_machine_that_reads_the_wrong_share_is_named_before_the_run(folder: Path) -> None:
+    script = folder / "train.py"
+    script.write_text(script.read_text().replace("AutoShardPolicy.DATA", "AutoShardPolicy.OFF"))
+    with pytest.raises(orch.ParityMismatch, match="rank 1: same examples"):
+        orch.train(run_id="wrong", folder=folder, local_parity=True, progress=Said())
+    assert not (folder / "runs/wrong/outputs").exists()
