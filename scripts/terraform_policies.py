@@ -26,12 +26,22 @@ GC_CALLS = {
         "ec2.describe_instances",
         "ec2.terminate_instances",
         "cloudwatch.delete_alarms",
+        "ec2.describe_security_groups",
+        "ec2.delete_security_group",
+        "ec2.describe_placement_groups",
+        "ec2.delete_placement_group",
     ),
     "gcp": (
         "compute.instances.aggregatedList",
         "compute.instances.get",
         "compute.instances.delete",
         "compute.zoneOperations.get",
+        "compute.firewalls.list",
+        "compute.firewalls.delete",
+        "compute.globalOperations.get",
+        "compute.resourcePolicies.aggregatedList",
+        "compute.resourcePolicies.delete",
+        "compute.regionOperations.get",
     ),
 }
 """What `orch gc` calls: the reaper may do nothing else. A test compares it with what is really called."""

@@ -61,6 +61,8 @@ def gc_text(report: Mapping[str, Any]) -> str:
 
     machines = report["machines"]
     lines = [_line(machine) for machine in machines]
+    removed = "to remove" if report["dry_run"] else "removed"
+    lines += [f"{removed:<9} what connected the machines of {one['group']}" for one in report["groups"]]
     lines += [f"{cloud} did not answer: {why}" for cloud, why in report["unseen"].items()]
     seen = ", ".join(cloud for cloud in report["clouds"] if cloud not in report["unseen"]) or "no cloud"
     count = {name: sum(one["outcome"] == name for one in machines) for name in ("ended", "due", "unproven")}

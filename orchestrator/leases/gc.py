@@ -4,6 +4,8 @@ A machine ends itself at its deadline. One that still exists a while later faile
 line of defence, to be run on a schedule. It goes by labels and needs no ledger or folder. A ledger that is
 available protects its machine while results are on that machine only, as with `down`.
 
+What connected or placed several machines, of which none exists any more, costs nothing and is removed.
+
 The age of a machine is measured by its provider's clock, because this computer's clock may be wrong. A
 machine of unknown age is left alone.
 """
@@ -69,16 +71,26 @@ class Found:
 
 
 @dataclass(frozen=True)
+class LeftGroup:
+    """The network or placement group of several machines that are gone. `group`: their first lease."""
+
+    cloud: str
+    group: str
+
+
+@dataclass(frozen=True)
 class GcReport:
     """The result of one sweep.
 
     `unseen`: clouds that did not answer, and regions of others as "cloud region", with their errors.
+    `groups`: what was removed, or left by a dry run. They cost nothing, so they prove nothing.
     """
 
     clouds: tuple[str, ...]
     machines: tuple[Found, ...]
     unseen: Mapping[str, str]
     dry_run: bool = False
+    groups: tuple[LeftGroup, ...] = ()
 
     @property
     def proven(self) -> bool:
@@ -93,6 +105,7 @@ class GcReport:
         return {
             "clouds": list(self.clouds),
             "machines": machines,
+            "groups": [asdict(one) for one in self.groups],
             "unseen": dict(self.unseen),
             "dry_run": self.dry_run,
             "proven": self.proven,
@@ -128,12 +141,14 @@ def gc(
     tell = as_progress(progress)
     unpulled = {} if discard else _unpulled(Project.at(folder))
     machines: list[Found] = []
+    groups: list[LeftGroup] = []
     unseen: dict[str, str] = {}
     for cloud in dict.fromkeys(clouds):
         try:
             sweep = _Sweep(opened(cloud), now, dry_run, others, unpulled)
             found, refused = sweep.report(tell)
             machines += found
+            groups += sweep.pruned(tell)
             unseen |= {f"{cloud} {region}": why for region, why in refused.items()}
         except ProviderError as error:
             if len(set(clouds)) == 1:
@@ -143,7 +158,7 @@ def gc(
                 error.next_command = error.next_command or f"orch gc --cloud {cloud}"
                 raise
             unseen[cloud] = error.message
-    return GcReport(tuple(dict.fromkeys(clouds)), tuple(machines), unseen, dry_run)
+    return GcReport(tuple(dict.fromkeys(clouds)), tuple(machines), unseen, dry_run, tuple(groups))
 
 
 def now_of(machine: Machine) -> datetime | None:
@@ -244,6 +259,15 @@ class _Sweep:
                 self.provider.forget(machine)
         unseen = {region: error.message for region, error in unseen_in(seen).items()}
         return [_found(*one, self._now(one[0]), refused, left) for one in judged], unseen
+
+    def pruned(self, tell: Progress) -> list[LeftGroup]:
+        """Remove what is left of groups without a machine. A refusal is only told: they cost nothing."""
+        try:
+            groups = self.provider.prune(dry_run=self.dry_run)
+        except ProviderError as error:
+            tell.say(f"What is left of the networks of several machines was not removed: {error.message}")
+            return []
+        return [LeftGroup(self.provider.name, group) for group in groups]
 
     def _now(self, machine: Machine) -> datetime | None:
         return self.now or now_of(machine)

@@ -41,6 +41,13 @@ def leads_on(error: ProviderError) -> bool:
     return error.fault is Fault.CAPACITY or is_lasting(error)
 
 
+def leads_apart(error: ProviderError) -> bool:
+    """Return whether the same offer may succeed without a placement group after this refusal with one: the
+    group, and not the machine, may be what was refused.
+    """
+    return not error.undecided and error.fault in (Fault.CAPACITY, Fault.QUOTA, Fault.AUTH, Fault.INVALID)
+
+
 def is_lasting(error: ProviderError) -> bool:
     """Return whether the refusal will not change by waiting."""
     return error.fault is Fault.QUOTA or error.there_alone

@@ -4,10 +4,8 @@ from __future__ import annotations
 
 import shlex
 import time
-from collections.abc import Iterator, Sequence
+from collections.abc import Sequence
 from dataclasses import replace
-from datetime import UTC, datetime, timedelta
-from typing import NamedTuple
 
 from orchestrator.errors import (
     NOTHING_CREATED,
@@ -23,20 +21,21 @@ from orchestrator.leases import budget
 from orchestrator.leases.consent import Consent
 from orchestrator.leases.images import Images
 from orchestrator.leases.lease_status import machine_facts
-from orchestrator.leases.left_out import LeftOut, is_lasting, leads_on
+from orchestrator.leases.left_out import LeftOut, is_lasting, leads_apart, leads_on
 from orchestrator.leases.offered import avoiding, planned_of
 from orchestrator.leases.settle import settle
+from orchestrator.leases.specs import specs_of
 from orchestrator.leases.waiting import CapacityWait
-from orchestrator.ledger import Attempt, Lease, Ledger
+from orchestrator.ledger import Lease, Ledger
 from orchestrator.ledger.events import CreateAccepted, CreateIntent, CreateRefused, DeleteIntent
-from orchestrator.model import LABEL_SPEC, Machine, MachineSpec, Offer, Place, Progress, Provider
+from orchestrator.model import LABEL_SPEC, Machine, MachineSpec, Place, Progress, Provider
 from orchestrator.model.machines import since_start
 from orchestrator.model.progress import notice
 from orchestrator.plan import Delete, Keep, Plan, disk_cost
 from orchestrator.profile import Profile
 from orchestrator.providers import undecided
 from orchestrator.runs.retries import failed_places
-from orchestrator.runs.spec import spec_labels, user_data
+from orchestrator.runs.spec import spec_labels
 from orchestrator.session import team, unrecorded
 from orchestrator.session.machines import end_and_prove, note_ends
 from orchestrator.session.owner import owner
@@ -174,7 +173,7 @@ def _served(
 ) -> Reached | list[ProviderError]:
     """Create the machine from the first available offer, or raise with the reason for each."""
     refusals: list[ProviderError] = []
-    for spec in _specs(ledger.lease(), planned.offers, wanted, owner(provider), images):
+    for spec in specs_of(ledger.lease(), planned.offers, wanted, owner(provider), images):
         if left_out.has(spec.offer):
             continue
         consent.require(planned, spec.offer)
@@ -189,6 +188,9 @@ def _served(
             except MachineGone as gone:
                 refusal = _taken_back(ledger, provider, machine, gone)
                 tell.say(refusal.message)
+        if spec.group:
+            notice(tell, f"Not placed close to the other machines: {refusal.message}")
+            continue
         refusals.append(refusal)
         left_out.note(spec.offer, refusal, tell)
     return refusals
@@ -238,7 +240,7 @@ def _made(
         if repeated:
             undecided.note_repeated(error)
         _note_refusal(ledger, spec.attempt, error)
-        if not leads_on(error):
+        if not leads_on(error) and not (spec.group and leads_apart(error)):
             raise
         return error
     if machine.age is None:
@@ -319,68 +321,11 @@ def _note_refusal(ledger: Ledger, attempt: int, error: ProviderError) -> None:
     )
 
 
-def _specs(
-    lease: Lease, offers: Sequence[Offer], wanted: Profile, owner: str, images: Images
-) -> Iterator[MachineSpec]:
-    """One spec per offer, in order, without a key.
-
-    An attempt that an interrupted `up` left open comes first, unchanged, so that the provider finds what it
-    may have created.
-    """
-    number = max((attempt.number for attempt in lease.attempts), default=-1) + 1
-    left = next((a for a in lease.attempts if not a.settled and a.deadline > lease.now()), None)
-    if left:
-        same = [o for o in offers if (o.instance_type, o.zone) == (left.instance_type, left.zone)]
-        for offer in same[:1]:
-            yield _spec(lease, left.number, offer, wanted, owner, _Life.of(left), images)
-        offers = [offer for offer in offers if offer not in same[:1]]
-    for count, offer in enumerate(offers):
-        yield _spec(lease, number + count, offer, wanted, owner, _Life.from_now(wanted), images)
-
-
-class _Life(NamedTuple):
-    """When a machine ends by this computer's clock, and how many seconds that is after its start."""
-
-    deadline: datetime
-    lasts: float | None
-
-    @classmethod
-    def of(cls, attempt: Attempt) -> _Life:
-        return cls(datetime.fromtimestamp(attempt.deadline, UTC), attempt.lasts)
-
-    @classmethod
-    def from_now(cls, wanted: Profile) -> _Life:
-        now = datetime.now(UTC).replace(microsecond=0)
-        return cls(now + timedelta(seconds=wanted.max_duration), wanted.max_duration)
-
-
-def _spec(
-    lease: Lease, number: int, offer: Offer, wanted: Profile, owner: str, life: _Life, images: Images
-) -> MachineSpec:
-    need, baked = wanted.need(), images.for_offer(offer)
-    return MachineSpec(
-        id=f"orch-{lease.id}",
-        attempt=number,
-        offer=offer,
-        disk=need.disk,
-        deadline=life.deadline,
-        labels=spec_labels(lease.id, wanted, owner, life.deadline, life.lasts),
-        ssh_public_key="",
-        user_data=user_data(),
-        image=baked.reference if baked else wanted.image,
-        lasts=life.lasts,
-        volume=need.volume,
-        reservation=need.reservation,
-        identity=need.identity,
-        own_labels=wanted.labels,
-    )
-
-
 def _intent(spec: MachineSpec) -> CreateIntent:
     offer = spec.offer
     deadline = spec.deadline.timestamp()
     return CreateIntent(
-        spec.attempt, spec.id, offer.instance_type, offer.zone, offer.price, deadline, spec.lasts
+        spec.attempt, spec.id, offer.instance_type, offer.zone, offer.price, deadline, spec.lasts, spec.group
     )
 
 

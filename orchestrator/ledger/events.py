@@ -71,7 +71,9 @@ class ProfileChanged(LedgerEvent):
 
 @dataclass(frozen=True)
 class CreateIntent(LedgerEvent):
-    """A create call follows. Price in US dollars per hour; `lasts`: seconds from start to deadline."""
+    """A create call follows. Price in US dollars per hour; `lasts`: seconds from start to deadline. `group`:
+    as in MachineSpec.
+    """
 
     kind = "create.intent"
     attempt: int
@@ -81,6 +83,7 @@ class CreateIntent(LedgerEvent):
     price: float
     deadline: Time
     lasts: float | None = None
+    group: str = ""
 
 
 @dataclass(frozen=True)

@@ -208,7 +208,9 @@ class Sum:
         """Note a create call. An attempt that is continued after a kill keeps its number."""
         facts = (told.attempt, told.instance_type, told.zone, told.price, told.deadline)
         self._attempts.pop(told.attempt, None)
-        self._attempts[told.attempt] = Attempt(*facts, lasts=told.lasts)
+        self._attempts[told.attempt] = Attempt(*facts, lasts=told.lasts, group=told.group)
+        if told.group and told.group == self._opened.id:
+            self.facts.update(joined=True)
 
     def _settle(self, number: int, outcome: str, *, message: str = "", undecided: bool = False) -> bool:
         """Note the outcome of an attempt. Return whether it was accepted before."""

@@ -71,7 +71,7 @@ class Attempt:
     """One create call.
 
     `outcome`: intended (the machine may exist), accepted, or the fault with which it was refused.
-    `undecided`: it was refused after it may have taken effect.
+    `undecided`: it was refused after it may have taken effect. `group`: as in MachineSpec.
     """
 
     number: int
@@ -83,6 +83,7 @@ class Attempt:
     message: str = ""
     lasts: float | None = None
     undecided: bool = False
+    group: str = ""
 
     @property
     def settled(self) -> bool:
@@ -103,8 +104,9 @@ class Lease:
     `started`: see ledger.clock.now. `owner`: the client that opened it, in a team's ledger. `problem`: why
     the store of its ledger could not be read; the other fields are then as they were last read. `gang`: the
     lease of the first machine, if this lease has another one of several that train one model; `rank`: its
-    number among them, from 0. `joined`: a network between them may exist. `baking`: the name of the image for
-    which its machine was prepared, "" for none; `image`: the image that was made of it and not deleted since.
+    number among them, from 0. `joined`: a network between them or a placement group may exist. `baking`: the
+    name of the image for which its machine was prepared, "" for none; `image`: the image that was made of it
+    and not deleted since.
     """
 
     id: str

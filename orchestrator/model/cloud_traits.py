@@ -126,6 +126,9 @@ class CloudTraits:
     images: ImageMarket | None = None
     """What stored images of its machines cost; None: orch makes none there."""
 
+    close_types: str = ""
+    """The pattern of the machine types that can be placed close together; "": none can."""
+
     identity: Form | None = None
     """The form of the identities that its machines may have; None: they have none."""
 
@@ -137,3 +140,7 @@ class CloudTraits:
 
     notices: str = ""
     """The listener of `runtime.agent.notices` for the announcement that a spot machine will be preempted."""
+
+    def places_together(self, instance_type: str) -> bool:
+        """Return whether machines of this type can be placed close together."""
+        return bool(self.close_types) and re.fullmatch(self.close_types, instance_type) is not None

@@ -43,7 +43,8 @@ class MachineSpec:
     a `#!` script that the machine runs as root at first boot, before it is reachable; it holds no secret.
     `ssh_public_key` is one OpenSSH line, allowed for `user`. `lasts`: seconds from the machine's start to its
     end, counted on the machine. `deadline` is the same moment by the clock of this computer, which may be
-    wrong; it is for people to read. Without `lasts`, the machine lasts until `deadline`.
+    wrong; it is for people to read. Without `lasts`, the machine lasts until `deadline`. `group`: the
+    placement group whose machines are close to each other; "" for none.
     """
 
     id: str
@@ -60,6 +61,7 @@ class MachineSpec:
     reservation: str | None = None
     identity: str | None = None
     own_labels: Labels = field(default_factory=dict)
+    group: str = ""
 
     def seconds(self, now: datetime) -> float:
         """Return how many seconds the machine is to last if it is created at `now`, by the clock of
@@ -180,6 +182,10 @@ class Provider(Protocol):
     def create(self, spec: MachineSpec) -> Machine:
         """Create the machine of `spec.id` and `spec.attempt`, or find it if it exists. Returns when
         accepted.
+
+        With `spec.group`, it is created in a placement group, which is made if it is missing. A refusal may
+        then concern the group only: the same machine without it may be available. Ignore `group` if the cloud
+        has no placement groups.
         """
 
     def list(self, labels: Labels) -> Sequence[Machine]:
@@ -235,10 +241,18 @@ class Provider(Protocol):
         """
 
     def separate(self, group: str) -> None:
-        """Remove what `join` created for the group; nothing there is a success. Its machines are gone, or
-        only lose the way to each other.
+        """Remove what `join` and `create` made for the group; nothing there is a success. Its machines are
+        gone, or only lose the way to each other.
 
         Raise TRANSIENT while the cloud still needs it for machines that are ending.
+        """
+
+    def prune(self, *, dry_run: bool = False) -> Sequence[str]:
+        """Remove what `join` and `create` made for groups in which no machine is any more; return their
+        names. With `dry_run`, remove nothing.
+
+        Whose they are does not matter: they cost nothing, and a call that needs one makes it again. One that
+        a machine enters meanwhile is left.
         """
 
     def bake(self, machine: Machine, name: str, labels: Labels) -> MachineImage:

@@ -17,6 +17,10 @@ class NothingBeside:
     def forget(self, machine: Machine) -> None:
         """Do nothing: nothing was created apart from the machine."""
 
+    def prune(self, *, dry_run: bool = False) -> Sequence[str]:  # noqa: ARG002
+        """Return nothing: what connects machines ends with them."""
+        return ()
+
 
 class NoImages:
     """Mixin for clouds on which orch creates no images. Their traits have `images=None`."""

@@ -7,11 +7,9 @@ a clock that tests can set.
 
 from __future__ import annotations
 
-import base64
-import hashlib
 import time
 from collections import deque
-from collections.abc import Callable, Iterable, Mapping, Sequence
+from collections.abc import Callable, Iterable, Sequence
 from dataclasses import dataclass, replace
 from datetime import UTC, datetime
 from pathlib import Path
@@ -38,6 +36,7 @@ from orchestrator.providers.beside import NothingBeside
 from orchestrator.providers.groups import require_sound
 from orchestrator.providers.memory_catalog import CATALOG as CATALOG
 from orchestrator.providers.memory_catalog import serves
+from orchestrator.providers.memory_facts import Group, host_key, identity_of, not_running, refused_region
 from orchestrator.providers.memory_images import MemoryImages
 
 R = TypeVar("R")
@@ -47,11 +46,12 @@ TRAITS = CloudTraits(
     opener="orchestrator.providers.memory:open_memory",
     rented=False,
     images=ImageMarket(0.05, "r1"),
+    close_types="small",
 )
 
 OPERATIONS = (
     *("offers", "create", "list", "find", "delete", "endpoint", "ending"),
-    *("join", "separate", "require_reach", "vouch"),
+    *("join", "separate", "prune", "require_reach", "vouch"),
     *("bake", "images", "delete_image"),
 )
 
@@ -89,14 +89,6 @@ class _Made:
     stopped: bool = False
 
 
-@dataclass(frozen=True)
-class Group:
-    """Machines that reach each other at `ports`: the address of each by its id."""
-
-    addresses: Mapping[str, str]
-    ports: range
-
-
 def open_memory(state: Path | None = None) -> MemoryProvider:  # noqa: ARG001 (it keeps nothing)
     return MemoryProvider()
 
@@ -123,6 +115,7 @@ class MemoryProvider(NothingBeside):
         self._quota_cpus = quota_cpus
         self._sold_out: set[tuple[str, str]] = set()
         self._room: dict[str, int] = {}
+        self._close: dict[str, int] = {}
         self._denied: set[str] = set()
         self._script: dict[str, deque[Mishap | None]] = {name: deque() for name in OPERATIONS}
         self._made: dict[str, _Made] = {}
@@ -161,6 +154,9 @@ class MemoryProvider(NothingBeside):
     def separate(self, group: str) -> None:
         self._answer("separate", lambda: self._separate(group))
 
+    def prune(self, *, dry_run: bool = False) -> Sequence[str]:
+        return self._answer("prune", lambda: self._prune(dry_run))
+
     def bake(self, machine: Machine, name: str, labels: Labels) -> MachineImage:
         return self._answer("bake", lambda: self._bake(machine.id, name, labels))
 
@@ -193,7 +189,12 @@ class MemoryProvider(NothingBeside):
         """Limit the zone to this many machines, until restock()."""
         self._room[zone] = machines
 
+    def crowd(self, zone: str, machines: int) -> None:
+        """Let each placement group of the zone have room for this many machines, until restock()."""
+        self._close[zone] = machines
+
     def restock(self) -> None:
+        self._close.clear()
         self._room.clear()
         self._sold_out.clear()
 
@@ -236,12 +237,14 @@ class MemoryProvider(NothingBeside):
         raise ProviderError(mishap.fault, f"{operation}: {mishap.fault} by script.", code=mishap.code)
 
     def _create(self, spec: MachineSpec) -> Machine:
-        identity = _identity(spec)
+        identity = identity_of(spec)
         made = self._made.get(identity)
         if made is not None and not self._gone(made):
             return self._as_seen(made)
         self._require_capacity(spec.offer)
         self._baked.require(spec.image)
+        self._place(spec)
+        now = self._clock()
         machine = Machine(
             provider=self.name,
             id=identity,
@@ -251,12 +254,11 @@ class MemoryProvider(NothingBeside):
             instance_type=spec.offer.instance_type,
             zone=spec.offer.zone,
             price=spec.offer.price,
-            created_at=datetime.fromtimestamp(self._clock(), UTC),
+            created_at=datetime.fromtimestamp(now, UTC),
             deadline=spec.deadline,
             detail={"image": spec.image} if spec.image else {},
         )
-        now = self._clock()
-        due = now + spec.seconds(datetime.fromtimestamp(now, UTC))
+        due = now + spec.seconds(machine.created_at)
         self._made[identity] = _Made(spec, machine, now, due)
         return self._as_seen(self._made[identity])
 
@@ -266,7 +268,7 @@ class MemoryProvider(NothingBeside):
             return known
         made = self._made.get(identity)
         if made is None or self._as_seen(made).state not in (MachineState.RUNNING, MachineState.STOPPED):
-            raise _not_running(identity)
+            raise not_running(identity)
         made.stopped = True
         return self._baked.add(name, labels, made.spec.disk)
 
@@ -288,6 +290,27 @@ class MemoryProvider(NothingBeside):
             )
             raise ProviderError(Fault.QUOTA, message, code="CpuQuota")
 
+    def _place(self, spec: MachineSpec) -> None:
+        if not spec.group:
+            return
+        self.groups.setdefault(spec.group, Group())
+        zone, placed = spec.offer.zone, self._of_group(spec.group)
+        there = sum(made.spec.offer.zone == zone for made in placed)
+        if there >= self._close.get(zone, there + 1):
+            raise ProviderError(Fault.CAPACITY, f"{zone} has no room for {spec.group}.", code="Crowded")
+
+    def _of_group(self, group: str) -> Sequence[_Made]:
+        """Return the machines that joined the group, or were placed in it, and are not gone."""
+        there = ((identity, made) for identity, made in self._made.items() if not self._gone(made))
+        joined = self.groups[group].addresses
+        return [made for identity, made in there if identity in joined or made.spec.group == group]
+
+    def _prune(self, dry_run: bool) -> Sequence[str]:
+        left = [group for group in self.groups if not self._of_group(group)]
+        for group in () if dry_run else left:
+            del self.groups[group]
+        return left
+
     def _visible(self, labels: Labels) -> Sequence[Machine]:
         if self._stale_lists and self._stale_lists.pop(0):
             return []
@@ -298,13 +321,13 @@ class MemoryProvider(NothingBeside):
         )
         machines: Iterable[Machine] = (self._as_seen(made) for made in seen)
         found = [machine for machine in machines if labels.items() <= machine.labels.items()]
-        unseen = {region: _refusal(region) for region in sorted(self._denied)}
+        unseen = {region: refused_region(region) for region in sorted(self._denied)}
         return Partial.of(found, unseen) if unseen else found
 
     def _require_allowed(self, identity: str) -> None:
         made = self._made.get(identity)
         if made is not None and made.spec.offer.region in self._denied:
-            raise _refusal(made.spec.offer.region)
+            raise refused_region(made.spec.offer.region)
 
     def _listed(self, made: _Made) -> bool:
         return self._clock() - made.made_at >= self._temper.visible_after
@@ -327,7 +350,7 @@ class MemoryProvider(NothingBeside):
         if made is None or self._as_seen(made).state is not MachineState.RUNNING:
             return None
         number = list(self._made).index(identity) % 254 + 1
-        return Endpoint(f"192.0.2.{number}", 22, "root", (_host_key(identity),))
+        return Endpoint(f"192.0.2.{number}", 22, "root", (host_key(identity),))
 
     def _found(self, identity: str) -> Machine | None:
         self._require_allowed(identity)
@@ -338,7 +361,7 @@ class MemoryProvider(NothingBeside):
         for identity in identities:
             made = self._made.get(identity)
             if made is None or self._as_seen(made).state is not MachineState.RUNNING:
-                raise _not_running(identity)
+                raise not_running(identity)
         others = {one for name, other in self.groups.items() if name != group for one in other.addresses}
         if not others.isdisjoint(identities):
             raise ProviderError(Fault.CONFLICT, "A machine is in another group.", code="InAnotherGroup")
@@ -375,23 +398,3 @@ class MemoryProvider(NothingBeside):
         for made in self._made.values():
             if made.ended_at is None and now >= made.due:
                 made.ended_at = made.due
-
-
-def _not_running(identity: str) -> ProviderError:
-    return ProviderError(Fault.INVALID, f"The machine {identity} does not run.", code="NotRunning")
-
-
-def _refusal(region: str) -> ProviderError:
-    return ProviderError(Fault.AUTH, f"{region} is refused by script.", code="AccessDenied")
-
-
-def _identity(spec: MachineSpec) -> str:
-    return "vm-" + hashlib.sha256(f"{spec.id}\0{spec.attempt}".encode()).hexdigest()[:12]
-
-
-def _host_key(identity: str) -> str:
-    """Return a well-formed public key that belongs to nobody."""
-    kind = b"ssh-ed25519"
-    body = hashlib.sha256(identity.encode()).digest()
-    blob = b"".join(len(part).to_bytes(4, "big") + part for part in (kind, body))
-    return f"ssh-ed25519 {base64.b64encode(blob).decode()}"

@@ -97,6 +97,9 @@ class RetryingProvider:
     def separate(self, group: str) -> None:
         self._persist(lambda: self.inner.separate(group))
 
+    def prune(self, *, dry_run: bool = False) -> Sequence[str]:
+        return self._persist(lambda: self.inner.prune(dry_run=dry_run))
+
     def bake(self, machine: Machine, name: str, labels: Labels) -> MachineImage:
         return self._persist(lambda: self.inner.bake(machine, name, labels))
 

@@ -22,6 +22,7 @@ DEFAULTS: dict[str, Any] = {
     "token_valid_s": 3600,
     "quotas": {},
     "sold_out": [],
+    "crowded": {},
     "policy": None,
     "free_plan": False,
     "clock_ahead_s": 0.0,

@@ -37,8 +37,10 @@ def reaches(cloud: Cloud, machine: Machine, address: str, port: int) -> bool:
 
 
 def groups(cloud: Cloud) -> Sequence[str]:
-    """The names of the security groups that were made for groups of machines."""
-    found = cloud.client("ec2").describe_security_groups()["SecurityGroups"]
+    """The names of the security groups and placement groups that were made for groups of machines."""
+    ec2 = cloud.client("ec2")
+    found = ec2.describe_security_groups()["SecurityGroups"]
+    found += ec2.describe_placement_groups()["PlacementGroups"]
     return [one["GroupName"] for one in found if one["GroupName"].startswith(PREFIX)]
 
 

@@ -46,7 +46,7 @@ def google(shared_google: Any) -> Iterator[Any]:
 
     yield Google(shared_google)
     shared_google.clear_faults()
-    shared_google.settings(denied=[], quotas={}, visible_s=0.05)
+    shared_google.settings(denied=[], quotas={}, crowded={}, visible_s=0.05)
 
 
 @pytest.fixture(params=["aws", "gcp"])

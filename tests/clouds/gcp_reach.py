@@ -46,9 +46,10 @@ def reaches(cloud: Cloud, machine: Machine, address: str, port: int) -> bool:
 
 
 def groups(cloud: Cloud) -> Sequence[str]:
-    """The names of the firewall rules that were made for groups of machines."""
-    rules = cloud.state()["settings"]["firewalls"]
-    return [rule["name"] for rule in rules if rule["name"].startswith(PREFIX)]
+    """The names of the firewall rules and placement policies that were made for groups of machines."""
+    state = cloud.state()
+    found = [*state["settings"]["firewalls"], *state["placements"]]
+    return [one["name"] for one in found if one["name"].startswith(PREFIX)]
 
 
 def _passes(rules: Sequence[Found], packet: Packet, direction: str) -> bool:

@@ -149,6 +149,23 @@ def test_the_group_of_deleted_machines_can_be_removed(bed: Bed) -> None:
     bed.provider.separate("nobody-has-heard-of-it")
 
 
+def test_what_is_left_of_a_group_is_removed_once_no_machine_is_in_it(bed: Bed) -> None:
+    """Machines of this computer take their group with them. After a lost answer, a name is not told again."""
+    one, other = up(bed, "one", "other")
+    bed.provider.join(GROUP, [one, other], PORTS)
+    before = list(bed.groups())
+    assert GROUP not in bed.provider.prune() and list(bed.groups()) == before
+    bed.provider.delete(one)
+    bed.await_that(lambda: bed.provider.find(one) is None)
+    assert GROUP not in bed.provider.prune() and list(bed.groups()) == before
+    bed.provider.delete(other)
+    bed.await_that(lambda: bed.provider.find(other) is None and not bed.provider.list({}))
+    rehearsed = list(bed.provider.prune(dry_run=True))
+    assert bool(rehearsed) == bool(bed.groups()) and rehearsed in ([], [GROUP])
+    assert set(bed.provider.prune()) <= set(rehearsed)
+    assert list(bed.groups()) == [] and list(bed.provider.prune()) == []
+
+
 def test_a_machine_that_does_not_run_is_refused(bed: Bed) -> None:
     one, other = up(bed, "one", "other")
     bed.provider.delete(other)
@@ -183,8 +200,10 @@ def test_nonsense_is_refused(bed: Bed) -> None:
         assert refused.value.fault is Fault.INVALID
 
 
-def killed_before(effect: int, act: Callable[[], object]) -> bool:
-    """Whether `act`, in a process of its own, was killed before this effect; False if it came to its end."""
+def killed_before(effect: int | str, act: Callable[[], object]) -> bool:
+    """Whether `act`, in a process of its own, was killed before this effect (see Points.arm); False if it
+    came to its end.
+    """
     points = Points()
     child = os.fork()
     if not child:

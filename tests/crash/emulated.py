@@ -83,6 +83,8 @@ def _on_aws(ec2: Any) -> Iterator[str]:
         yield f"key {key['KeyName']}"
     for group in ec2.describe_security_groups()["SecurityGroups"]:
         yield f"security group {group['GroupId']} {group['IpPermissions']}"
+    for placement in ec2.describe_placement_groups()["PlacementGroups"]:
+        yield f"placement group {placement['GroupName']}"
     for address in ec2.describe_addresses()["Addresses"]:
         yield f"address {address['AllocationId']}"
     for link in ec2.describe_network_interfaces()["NetworkInterfaces"]:

@@ -111,6 +111,12 @@ class ThirdProvider(NothingBeside, NoImages):
     def separate(self, group: str) -> None:
         self._ask("DELETE", _group(group))
 
+    def prune(self, *, dry_run: bool = False) -> Sequence[str]:
+        _, empty = self._ask("GET", "/groups?empty")
+        for group in () if dry_run else empty:
+            self.separate(group)
+        return list(empty)
+
     def require_reach(self, machine: Machine) -> None:
         """One service holds every region."""
 

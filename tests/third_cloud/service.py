@@ -14,7 +14,7 @@ import json
 import shutil
 import threading
 import time
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
@@ -123,6 +123,8 @@ class Service:
 
     def _grouped(self, method: str, name: str, body: bytes) -> Answer:
         """A group is what was put last. It stays while one of its machines is stopping."""
+        if method == "GET":
+            return 200, [one for one, each in self.groups.items() if not self._there(each["machines"])]
         if method == "DELETE":
             members = self.groups.get(name, {"machines": []})["machines"]
             if any(self._state(self.machines[each]) == "stopping" for each in members):
@@ -139,6 +141,9 @@ class Service:
             return 409, {"code": "in_another_group"}
         self.groups[name] = wanted
         return 200, [f"10.0.0.{self.machines[each]['number'] % 254 + 1}" for each in members]
+
+    def _there(self, names: Sequence[str]) -> list[str]:
+        return [name for name in names if self._state(self.machines[name]) != "gone"]
 
     def reaches(self, machine: str, address: str, port: int) -> bool:
         """Whether a connection from the machine to the address would be made."""

@@ -28,7 +28,7 @@ _QUOTA = """
     MaxIOPSLimitExceeded VolumeIOPSLimit MaxSpotFleetRequestCountExceeded NetworkInterfaceLimitExceeded
     AddressLimitExceeded PrivateIpAddressLimitExceeded SecurityGroupLimitExceeded
     SecurityGroupsPerInstanceLimitExceeded SecurityGroupsPerInterfaceLimitExceeded HostLimitExceeded
-    ResourceLimitExceeded TagLimitExceeded LimitExceeded ResourceCountExceeded
+    PlacementGroupLimitExceeded ResourceLimitExceeded TagLimitExceeded LimitExceeded ResourceCountExceeded
 """
 _AUTH = """
     UnauthorizedOperation AccessDenied AccessDeniedException Client.UnauthorizedOperation AuthFailure
@@ -46,6 +46,7 @@ _TRANSIENT = """
     Unavailable ServiceUnavailable ServiceUnavailableException InternalError InternalFailure
     InternalServerError InternalServiceError ServerInternal IncorrectState ResourceNotReady
     InvalidSnapshot.InUse ConcurrentTagAccess Server.Unavailable Server.InternalError
+    InvalidPlacementGroup.Unknown InvalidPlacementGroup.InUse
 """
 _CONFLICT = "IdempotentParameterMismatch IdempotentInstanceTerminated ClientTokenConflict"
 _INVALID = """

@@ -16,7 +16,6 @@ from orchestrator.model import LABEL_LEASE
 from orchestrator.providers.aws import tags
 from orchestrator.providers.aws.clients import Clients, asking
 
-PREFIX = "orch-group-"
 _LIVING = ("pending", "running", "stopping", "stopped")
 _UNKNOWN = ("InvalidGroup.NotFound", "InvalidGroupId.NotFound")
 _DONE = ("InvalidPermission.Duplicate", "InvalidPermission.NotFound")
@@ -57,7 +56,7 @@ def separate(clients: Clients, group: str) -> None:
     def find(region: str) -> list[tuple[str, str]]:
         try:
             named = [{"Name": "group-name", "Values": [_name(group)]}]
-            return [(region, str(one["GroupId"])) for one in _groups(clients, region, named)]
+            return [(region, str(one["GroupId"])) for one in described(clients, region, named)]
         except ProviderError as error:
             if error.fault is not Fault.AUTH:
                 raise
@@ -69,13 +68,13 @@ def separate(clients: Clients, group: str) -> None:
     for region, identity in found:
         for member in _members(clients, region, identity):
             _attach(clients, region, member, identity, member=False)
-        _delete(clients, region, identity)
+        delete(clients, region, identity)
     if refused and not found:
         raise refused[0]
 
 
 def _name(group: str) -> str:
-    return f"{PREFIX}{group}"
+    return f"{tags.GROUP_PREFIX}{group}"
 
 
 def _running(identity: str, instance: Described | None) -> Described:
@@ -86,14 +85,14 @@ def _running(identity: str, instance: Described | None) -> Described:
 
 def _require_free(instance: Described, group: str) -> None:
     names = [str(one["GroupName"]) for one in _interface(instance)["Groups"]]
-    others = [name for name in names if name.startswith(PREFIX) and name != _name(group)]
+    others = [name for name in names if name.startswith(tags.GROUP_PREFIX) and name != _name(group)]
     if others:
         raise ProviderError(
             Fault.CONFLICT, f"{instance['InstanceId']} is in {others[0]} already.", code="InAnotherGroup"
         )
 
 
-def _groups(clients: Clients, region: str, filters: Sequence[Described]) -> list[dict[str, Any]]:
+def described(clients: Clients, region: str, filters: Sequence[Described]) -> list[dict[str, Any]]:
     with asking(clients, region):
         answer = clients.ec2(region).describe_security_groups(Filters=list(filters))
     return list(answer["SecurityGroups"])
@@ -102,10 +101,10 @@ def _groups(clients: Clients, region: str, filters: Sequence[Described]) -> list
 def _made(clients: Clients, region: str, group: str, vpc: str, ports: range) -> str:
     """Return the id of the security group, created if it is missing, with the rule for `ports` only."""
     named = [{"Name": "group-name", "Values": [_name(group)]}, {"Name": "vpc-id", "Values": [vpc]}]
-    found = _groups(clients, region, named)
+    found = described(clients, region, named)
     if not found:
         _create(clients, region, group, vpc)
-        found = _groups(clients, region, named)
+        found = described(clients, region, named)
     if not found:
         raise ProviderError(
             Fault.TRANSIENT, f"EC2 does not list {_name(group)} yet, which exists.", code=_UNKNOWN[0]
@@ -231,7 +230,7 @@ def _interface(instance: Described) -> Described:
     return interface
 
 
-def _delete(clients: Clients, region: str, identity: str) -> None:
+def delete(clients: Clients, region: str, identity: str) -> None:
     try:
         with asking(clients, region):
             clients.ec2(region).delete_security_group(GroupId=identity)

@@ -5,7 +5,6 @@ from __future__ import annotations
 import functools
 import importlib.util
 import os
-import re
 import time
 from collections.abc import Mapping, Sequence
 from concurrent.futures import ThreadPoolExecutor
@@ -34,18 +33,19 @@ from orchestrator.providers.aws import (
     hostkey,
     images,
     network,
+    placement,
     request,
     reservations,
     tags,
     tunnel,
 )
-from orchestrator.providers.aws import group as security_group
 from orchestrator.providers.aws.baking import InstanceImages
 from orchestrator.providers.aws.clients import Clients, asking
+from orchestrator.providers.aws.grouping import InstanceGroups
+from orchestrator.providers.aws.instances import described, identity_of, region_of
 from orchestrator.providers.aws.settings import SSM, Settings, read
 from orchestrator.providers.aws.zones import catalog_regions, with_zones
 from orchestrator.providers.clock import http_time
-from orchestrator.providers.groups import require_sound
 from orchestrator.providers.local.network import answers_ssh
 from orchestrator.providers.regions import list_regions
 from orchestrator.providers.retry import RetryingProvider
@@ -57,7 +57,6 @@ VISIBLE_WITHIN_S = 180.0
 _LIVES = 50
 _POLL_S = 1.0
 _GREETING_S = 2.0
-_INSTANCE = re.compile(r"i-[0-9a-f]{8,17}\Z")
 _DEAD_TOKEN = "IdempotentInstanceTerminated"
 _OTHER_REQUEST = "IdempotentParameterMismatch"
 
@@ -73,7 +72,7 @@ def open_aws(state: Path | None = None) -> RetryingProvider:  # noqa: ARG001 (AW
     return RetryingProvider(AwsProvider(read(os.environ)))
 
 
-class AwsProvider(InstanceImages):
+class AwsProvider(InstanceImages, InstanceGroups):
     """EC2 instances. Each call is tried once; RetryingProvider repeats it if that is safe."""
 
     name = "aws"
@@ -99,11 +98,11 @@ class AwsProvider(InstanceImages):
         return self.guard(self._created(spec), spec.seconds(datetime.now(UTC)))
 
     def guard(self, machine: Machine, lasts: float) -> Machine:
-        alarmed = alarms.arm(self._clients, self._region(machine), _identity(machine), lasts)
+        alarmed = alarms.arm(self._clients, region_of(machine), identity_of(machine), lasts)
         return replace(machine, detail={**machine.detail, **alarmed})
 
     def forget(self, machine: Machine) -> None:
-        alarms.remove(self._clients, self._region(machine), _identity(machine))
+        alarms.remove(self._clients, region_of(machine), identity_of(machine))
 
     def _created(self, spec: MachineSpec) -> Machine:
         region = request.region_of(spec)
@@ -113,6 +112,8 @@ class AwsProvider(InstanceImages):
         found = self._find(region, [{"Name": f"tag:{tags.MACHINE}", "Values": [tags.name_of(spec)]}])
         if found:
             return found
+        if spec.group and spec.offer.zone:
+            placement.require(self._clients, region, spec.offer.zone, spec.group)
         wanted = self._request(spec, region)
         for life in range(_LIVES):
             made = self._run(spec, region, {**wanted, "ClientToken": request.client_token(spec, life)})
@@ -130,14 +131,14 @@ class AwsProvider(InstanceImages):
 
     def find(self, machine: Machine) -> Machine | None:
         """Find a machine by its id; EC2 shows terminated ones for an hour."""
-        identity, region = _identity(machine), self._region(machine)
+        identity, region = identity_of(machine), region_of(machine)
         instance = self._described(region, identity)
         if instance is None and self._is_young(machine):
             raise self._unknown_yet(machine, "InvalidInstanceID.NotFound")
         return tags.machine(instance, region) if instance and tags.exists(instance) else None
 
     def delete(self, machine: Machine) -> None:
-        identity, region = _identity(machine), self._region(machine)
+        identity, region = identity_of(machine), region_of(machine)
         try:
             with asking(self._clients, region):
                 self._clients.ec2(region).terminate_instances(InstanceIds=[identity])
@@ -164,7 +165,7 @@ class AwsProvider(InstanceImages):
 
     def endpoint(self, machine: Machine) -> Endpoint | NotYet | None:
         """Raise NotYet until the ssh server answers, which is long after EC2 reports "running"."""
-        identity, region = _identity(machine), self._region(machine)
+        identity, region = identity_of(machine), region_of(machine)
         instance = self._described(region, identity)
         if instance is None or instance["State"]["Name"] != "running":
             return None
@@ -196,21 +197,12 @@ class AwsProvider(InstanceImages):
         """Return how the machine ended, which EC2 shows for an hour. An unknown machine may be too new to be
         listed.
         """
-        region = self._region(machine)
-        instance = self._described(region, _identity(machine))
+        region = region_of(machine)
+        instance = self._described(region, identity_of(machine))
         return endings.ending_of(instance, region) if instance else None
 
-    def join(self, group: str, machines: Sequence[Machine], ports: range) -> Sequence[str]:
-        """Connect the machines by a security group; returns their private addresses."""
-        require_sound(group, ports)
-        found = {one.id: self._described(self._region(one), _identity(one)) for one in machines}
-        return security_group.join(self._clients, set(map(self._region, machines)), group, found, ports)
-
-    def separate(self, group: str) -> None:
-        security_group.separate(self._clients, group)
-
     def require_reach(self, machine: Machine) -> None:
-        self._clients.require_region(self._region(machine))
+        self._clients.require_region(region_of(machine))
 
     def _require_ending(self, machine: Machine, region: str, error: ProviderError) -> None:
         """Ignore the refusal to terminate an instance that is shutting down already."""
@@ -235,7 +227,7 @@ class AwsProvider(InstanceImages):
         Returns when EC2 shows the new tags. `host_keys[0]` must have been read over a connection that the
         machine's former key verified.
         """
-        region = self._region(machine)
+        region = region_of(machine)
         wanted = {
             tags.HOST_KEY: host_keys[-1],
             tags.NEXT_KEY: host_keys[0] if len(host_keys) > 1 else "",
@@ -372,29 +364,9 @@ class AwsProvider(InstanceImages):
             ]
 
     def _described(self, region: str, identity: str) -> dict[str, Any] | None:
-        try:
-            with asking(self._clients, region):
-                answer = self._clients.ec2(region).describe_instances(InstanceIds=[identity])
-        except ProviderError as error:
-            if error.code == "InvalidInstanceID.NotFound":
-                return None
-            raise
-        return next((i for found in answer["Reservations"] for i in found["Instances"]), None)
-
-    def _region(self, machine: Machine) -> str:
-        return str(machine.detail.get("region") or request.region_of_zone(machine.zone))
+        return described(self._clients, region, identity)
 
 
 def _told_at(answer: Mapping[str, Any]) -> datetime | None:
     """Return the time of an answer, by the clock of EC2."""
     return http_time(answer.get("ResponseMetadata", {}).get("HTTPHeaders", {}).get("date"))
-
-
-def _identity(machine: Machine) -> str:
-    if not _INSTANCE.match(machine.id):
-        raise ProviderError(
-            Fault.INVALID,
-            f"{machine.id[:80]!r} is not an instance of AWS.",
-            code="InvalidInstanceID",
-        )
-    return machine.id

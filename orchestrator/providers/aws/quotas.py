@@ -58,6 +58,7 @@ _VOLUMES = Quota("Storage for General Purpose SSD (gp3) volumes, in TiB", "L-7A6
 _BY_CODE = {
     "VolumeLimitExceeded": _VOLUMES,
     "NetworkInterfaceLimitExceeded": Quota("Network interfaces per Region", "L-DF5E4CA3", "vpc"),
+    "PlacementGroupLimitExceeded": Quota("Placement groups per Region", ""),
 }
 
 

@@ -112,10 +112,16 @@ def run_instances(
     if is_block:
         request["InstanceMarketOptions"] = {"MarketType": "capacity-block"}
     if spec.offer.zone:
-        request["Placement"] = {"AvailabilityZone": spec.offer.zone}
+        request["Placement"] = _placed(spec)
     if spec.offer.spot:
         request["InstanceMarketOptions"] = _spot()
     return request
+
+
+def _placed(spec: MachineSpec) -> dict[str, str]:
+    zone = spec.offer.zone
+    group = {"GroupName": tags.placement_group(spec.group, zone)} if spec.group else {}
+    return {"AvailabilityZone": zone, **group}
 
 
 def _interface(network: Network) -> dict[str, Any]:

@@ -37,6 +37,9 @@ OURS = (MACHINE, DEADLINE, PRICE, LOGIN, HOST_KEY, NEXT_KEY, PROOF, "Name")
 
 INJECTED, CONSOLE, RENEWED = "injected", "console", "renewed"
 
+GROUP_PREFIX = "orch-group-"
+"""The beginning of the name of every security group and placement group of several machines."""
+
 MOST = 50
 """Maximum number of tags of one resource."""
 
@@ -54,6 +57,11 @@ _VALUE = re.compile(r"[\w +\-=.:/@]{0,256}\Z")
 
 def name_of(spec: MachineSpec) -> str:
     return f"{spec.id}-{spec.attempt}"
+
+
+def placement_group(group: str, zone: str) -> str:
+    """Return the name of the placement group in which the machines of `group` in this zone are."""
+    return f"{GROUP_PREFIX}{group}-{zone}"
 
 
 def tags_of(spec: MachineSpec, *, user: str, proof: str, host_key: str) -> dict[str, str]:

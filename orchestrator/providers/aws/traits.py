@@ -26,6 +26,7 @@ TRAITS = CloudTraits(
     image_variable="ORCH_AWS_IMAGE",
     disks=MARKET,
     images=ImageMarket(0.05, "us-east-1"),
+    close_types=r"(?!t\d|mac|vt1)(?![a-z0-9]+-flex\.).+",
     identity=Form(r"[\w+=,.@-]{1,128}", "my-instance-profile"),
     reservation=Form("cr-[0-9a-f]{8,17}", "cr-0123456789abcdef0"),
     labels=LabelForms(

@@ -134,6 +134,14 @@ class Clients:
         return self._client("GlobalOperationsClient")
 
     @functools.cached_property
+    def resource_policies(self) -> Any:
+        return self._client("ResourcePoliciesClient")
+
+    @functools.cached_property
+    def region_operations(self) -> Any:
+        return self._client("RegionOperationsClient")
+
+    @functools.cached_property
     def images(self) -> Any:
         return self._client("ImagesClient")
 

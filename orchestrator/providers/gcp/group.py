@@ -15,7 +15,7 @@ from orchestrator.errors import Fault, ProviderError
 from orchestrator.model import MachineState
 from orchestrator.providers.gcp import seen
 from orchestrator.providers.gcp.calls import Calls
-from orchestrator.providers.gcp.names import GROUP_PREFIX, group_name, last
+from orchestrator.providers.gcp.names import GROUP_PREFIX, described_group, describes, group_name, last
 
 Json = Mapping[str, Any]
 
@@ -43,6 +43,15 @@ def join(calls: Calls, group: str, found: Sequence[tuple[str, Json | None]], por
     return addresses
 
 
+def members_of(rule: Json) -> Sequence[str]:
+    """Return the numeric ids of the machines that the rule connects."""
+    return str(rule.get("description", "")).partition(_MEMBERS)[2].split()
+
+
+def group_of(rule: Json) -> str:
+    return described_group(str(rule.get("description", "")))
+
+
 def _running(name: str, instance: Json | None) -> Json:
     if instance is None or seen.state(instance) is not MachineState.RUNNING:
         raise ProviderError(Fault.INVALID, f"{name} is not running.", code="NotRunning")
@@ -54,10 +63,9 @@ def _rule(
 ) -> dict[str, Any]:
     ranges = sorted(f"{address}/32" for address in addresses)
     span = f"{ports[0]}-{ports[-1]}" if len(ports) > 1 else str(ports[0])
-    described = f"machines of orch that train one model; lease {group}{_MEMBERS}{' '.join(members)}"
     return {
         "name": group_name(group),
-        "description": described,
+        "description": f"{describes(group)}{_MEMBERS}{' '.join(members)}",
         "network": network,
         "direction": "INGRESS",
         "priority": _PRIORITY,
@@ -87,7 +95,7 @@ def _sorted(value: Any) -> Any:
 
 def _require_free(calls: Calls, instances: Sequence[Json], group: str) -> None:
     for rule in calls.firewalls(f"{GROUP_PREFIX}.*"):
-        members = str(rule.get("description", "")).partition(_MEMBERS)[2].split()
+        members = members_of(rule)
         for instance in instances:
             if str(instance["id"]) in members and rule["name"] != group_name(group):
                 raise ProviderError(

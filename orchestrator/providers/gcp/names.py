@@ -17,7 +17,7 @@ NETWORK_TAG = "orch"
 """The network tag that firewall rules select machines by."""
 
 GROUP_PREFIX = "orch-group-"
-"""The beginning of the name of every firewall rule that connects a group of machines."""
+"""The beginning of the name of every firewall rule and placement policy of a group of machines."""
 
 NOTE_PRICE = "orch-price"
 NOTE_DEADLINE = "orch-deadline"
@@ -34,6 +34,7 @@ _NAME = re.compile(r"[a-z]([-a-z0-9]{0,61}[a-z0-9])?")
 _ZONE = re.compile(r"[a-z][a-z0-9]*(-[a-z0-9]+)*")
 _LABEL_KEY = re.compile(r"[a-z][a-z0-9_-]{0,62}")
 _LABEL_VALUE = re.compile(r"[a-z0-9_-]{0,63}")
+_DESCRIBED = "machines of orch that train one model; lease "
 _CALLS = uuid.UUID("9b1c6b0e-3b0a-5d0e-9f43-6f7263682e31")
 
 
@@ -49,6 +50,22 @@ def group_name(group: str) -> str:
     """Return the name of the group's firewall rule: valid, at most 63 characters, unique for each group."""
     plain = f"{GROUP_PREFIX}{group}"
     return plain if is_name(plain) else _marked(GROUP_PREFIX, group, group)
+
+
+def policy_name(group: str, zone: str) -> str:
+    """Return the name of the policy that places the group's machines in this zone, likewise."""
+    return group_name(f"{group}-{zone}")
+
+
+def describes(group: str) -> str:
+    """Return the description of what belongs to the group, from which `described_group` reads it."""
+    return f"{_DESCRIBED}{group}"
+
+
+def described_group(description: str) -> str:
+    """Return the group; "" if the description is not one of orch."""
+    is_ours = description.startswith(_DESCRIBED)
+    return description.removeprefix(_DESCRIBED).partition(";")[0] if is_ours else ""
 
 
 def _marked(prefix: str, text: str, unique: str) -> str:

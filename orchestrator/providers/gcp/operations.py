@@ -8,12 +8,16 @@ from __future__ import annotations
 
 import time
 from collections.abc import Callable, Mapping
+from datetime import UTC, datetime, timedelta
 from typing import Any
 
 Json = Mapping[str, Any]
 
 _FIRST_PAUSE_S = 0.1
 _LONGEST_PAUSE_S = 2.0
+
+_OLD = timedelta(seconds=30)
+"""An operation that began this long before the request is an earlier one, which Google remembers."""
 
 
 def is_done(operation: Json) -> bool:
@@ -22,6 +26,15 @@ def is_done(operation: Json) -> bool:
 
 def is_begun(operation: Json) -> bool:
     return operation.get("status") in ("RUNNING", "DONE")
+
+
+def is_remembered(operation: Json, asked: datetime) -> bool:
+    """Return whether Google answered with an old operation, which it keeps for its request id."""
+    try:
+        began = datetime.fromisoformat(str(operation["insertTime"]))
+    except (KeyError, ValueError):
+        return False
+    return is_done(operation) and began.astimezone(UTC) < asked - _OLD
 
 
 def follow(

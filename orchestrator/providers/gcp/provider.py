@@ -6,7 +6,7 @@ import os
 import time
 from collections.abc import Mapping, Sequence
 from dataclasses import replace
-from datetime import UTC, datetime, timedelta
+from datetime import UTC, datetime
 from pathlib import Path
 from typing import Any
 
@@ -28,9 +28,19 @@ from orchestrator.model import (
 )
 from orchestrator.providers import made_there, tunnels
 from orchestrator.providers.beside import NoImages, NothingBeside
-from orchestrator.providers.gcp import endings, images, operations, request, seen, tunnel, zones
+from orchestrator.providers.gcp import (
+    endings,
+    grouping,
+    images,
+    operations,
+    placement,
+    request,
+    seen,
+    tunnel,
+    zones,
+)
 from orchestrator.providers.gcp import group as firewall_rule
-from orchestrator.providers.gcp.calls import INSERT, Calls
+from orchestrator.providers.gcp.calls import INSERT
 from orchestrator.providers.gcp.clients import Clients
 from orchestrator.providers.gcp.faults import of_operation
 from orchestrator.providers.gcp.names import (
@@ -44,15 +54,13 @@ from orchestrator.providers.gcp.names import (
     machine_name,
 )
 from orchestrator.providers.gcp.os_login import OsLogin
+from orchestrator.providers.gcp.policy_calls import PolicyCalls
 from orchestrator.providers.groups import require_sound
 from orchestrator.providers.retry import RetryingProvider
 from orchestrator.providers.undecided import undecided
 
 _LIVES = 4
 """How often a machine is requested if Google answers with an earlier operation, whose machine is gone."""
-
-_OLD = timedelta(seconds=30)
-"""An operation that started this many seconds before the request belongs to an earlier one."""
 
 _OVER = (MachineState.STOPPING, MachineState.STOPPED)
 
@@ -84,7 +92,7 @@ class GcpProvider(NothingBeside, NoImages):
 
     def __init__(self, environ: Mapping[str, str], *, silent_s: float = _SILENT_S) -> None:
         self._environ = dict(environ)
-        self._calls = Calls(Clients(self._environ))
+        self._calls = PolicyCalls(Clients(self._environ))
         self._silent_s = silent_s
         self._bodies: dict[str, dict[str, Any]] = {}
         self._lives: dict[str, int] = {}
@@ -128,6 +136,8 @@ class GcpProvider(NothingBeside, NoImages):
         there = self._calls.instance(spec.offer.zone, machine_name(spec))
         if there is not None:
             return self._adopted(there, spec)
+        if spec.group:
+            placement.require(self._calls, spec.offer.zone, spec.group)
         for _ in range(_LIVES):
             made = self._made(spec)
             if made is not None:
@@ -223,6 +233,10 @@ class GcpProvider(NothingBeside, NoImages):
 
     def separate(self, group: str) -> None:
         self._calls.remove_firewall(group_name(group))
+        placement.separate(self._calls, group)
+
+    def prune(self, *, dry_run: bool = False) -> Sequence[str]:
+        return grouping.prune(self._calls, dry_run=dry_run)
 
     def require_reach(self, machine: Machine) -> None:
         project = machine.detail.get("project")
@@ -262,7 +276,7 @@ class GcpProvider(NothingBeside, NoImages):
         refusal = of_operation(ended)
         if refusal is not None:
             self._lives[place] = self._lives.get(place, 0) + 1
-            if _is_remembered(begun, asked):
+            if operations.is_remembered(begun, asked):
                 return None
             return self._despite(self._calls.refusal(refusal, INSERT), spec)
         there = self._appearing(spec)
@@ -272,7 +286,7 @@ class GcpProvider(NothingBeside, NoImages):
             message = f"Google has not created {machine_name(spec)} yet, and gave no reason."
             raise ProviderError(Fault.TRANSIENT, message, code="StillMaking")
         self._lives[place] = self._lives.get(place, 0) + 1
-        if not _is_remembered(begun, asked):
+        if not operations.is_remembered(begun, asked):
             self._require_not_taken_back(spec, ended)
         return None
 
@@ -365,15 +379,6 @@ class GcpProvider(NothingBeside, NoImages):
             )
         waited = time.monotonic() - self._first_keys.setdefault(instance, time.monotonic())
         return state == "ready" or waited >= (_BOOTING_S if state else self._silent_s)
-
-
-def _is_remembered(operation: Mapping[str, Any], asked: datetime) -> bool:
-    """Return whether Google answered with the operation of an earlier request with the same id."""
-    try:
-        began = datetime.fromisoformat(str(operation["insertTime"]))
-    except (KeyError, ValueError):
-        return False
-    return operations.is_done(operation) and began.astimezone(UTC) < asked - _OLD
 
 
 def _filter(labels: Labels) -> str:

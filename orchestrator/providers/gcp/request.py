@@ -25,6 +25,7 @@ from orchestrator.providers.gcp.names import (
     USER,
     is_label,
     machine_name,
+    policy_name,
     region_of,
 )
 from orchestrator.providers.gcp.os_login import Login
@@ -133,6 +134,9 @@ def instance(
             "key": "compute.googleapis.com/reservation-name",
             "values": [spec.reservation],
         }
+    if spec.group:
+        region, name = region_of(spec.offer.zone), policy_name(spec.group, spec.offer.zone)
+        body["resourcePolicies"] = [f"projects/{setting.project}/regions/{region}/resourcePolicies/{name}"]
     attached = attachment(spec.offer)
     if attached:
         link = f"{zone}/acceleratorTypes/{attached}"
@@ -227,7 +231,7 @@ def _scheduling(spec: MachineSpec, now: datetime) -> Json:
     return {
         "provisioningModel": "SPOT" if spec.offer.spot else "STANDARD",
         "automaticRestart": False,
-        "onHostMaintenance": "MIGRATE" if _migrates(spec.offer) else "TERMINATE",
+        "onHostMaintenance": "MIGRATE" if _migrates(spec.offer) and not spec.group else "TERMINATE",
         "instanceTerminationAction": "DELETE",
         "maxRunDuration": {"seconds": str(_google_s(left))},
     }

@@ -22,6 +22,7 @@ TRAITS = CloudTraits(
     egress="orchestrator.providers.gcp.egress:usd_per_gib",
     terraform="terraform/gcp",
     disks=MARKET,
+    close_types="(a2|a3|a4|a4x|c2|c2d|c3|c3d|g2|g4|h3|n2|n2d)-.+",
     identity=Form(
         r"[a-z0-9-]{1,63}@[a-z0-9.-]+\.gserviceaccount\.com", "trainer@my-project.iam.gserviceaccount.com"
     ),

@@ -23,6 +23,7 @@ _GIVEN = (
     "arn:aws:ec2:*:*:subnet/*",
     "arn:aws:ec2:*:*:security-group/*",
     "arn:aws:ec2:*:*:capacity-reservation/*",
+    "arn:aws:ec2:*:*:placement-group/*",
 )
 _NAMED_OURS = (("StringLike", f"aws:RequestTag/{OUR_TAG}", f"{OUR_NAMES}*"),)
 _IS_OURS = (("StringLike", f"aws:ResourceTag/{OUR_TAG}", f"{OUR_NAMES}*"),)
@@ -33,6 +34,9 @@ _OUR_ALARMS = (Grant((f"arn:aws:cloudwatch:*:*:alarm:{OUR_NAMES}*",)),)
 _OUR_INSTANCES = (Grant(_INSTANCES, _IS_OURS),)
 _GROUPS = ("arn:aws:ec2:*:*:security-group/*",)
 _OUR_GROUPS = (Grant(_GROUPS, _IS_OURS),)
+_PLACEMENTS = ("arn:aws:ec2:*:*:placement-group/*",)
+_AT_PLACEMENT = (("StringEquals", "ec2:CreateAction", "CreatePlacementGroup"),)
+_APART = "the machines of one model are not placed close together"
 _SEVERAL: Mapping[str, Any] = {"when": "several machines train one model (resources.nodes)"}
 _IMAGES: Mapping[str, Any] = {"when": "orch image bake makes and deletes images"}
 _STORED = tuple(f"arn:aws:ec2:*::{kind}/*" for kind in ("image", "snapshot"))
@@ -101,10 +105,12 @@ PERMISSIONS = (
         "ec2:CreateTags",
         "label new resources in the create call, and record a machine's verified host key as a tag",
         "machines",
-        "ec2.run_instances ec2.create_tags ec2.create_security_group ec2.create_image",
+        "ec2.run_instances ec2.create_tags ec2.create_security_group ec2.create_image "
+        "ec2.create_placement_group",
         grants=(
             Grant(_MADE, _AT_LAUNCH),
             Grant(_GROUPS, _AT_CREATION),
+            Grant(_PLACEMENTS, _AT_PLACEMENT),
             Grant(_STORED, _AT_IMAGE),
             Grant(_INSTANCES, _IS_OURS),
         ),
@@ -183,6 +189,31 @@ PERMISSIONS = (
         "machines",
         "ec2.delete_security_group",
         grants=_OUR_GROUPS,
+        **_SEVERAL,
+    ),
+    _aws(
+        "ec2:DescribePlacementGroups",
+        "find the placement group in which the machines of one model are close together",
+        "machines",
+        "ec2.describe_placement_groups",
+        instead=_APART,
+        **_SEVERAL,
+    ),
+    _aws(
+        "ec2:CreatePlacementGroup",
+        "make that placement group",
+        "machines",
+        "ec2.create_placement_group",
+        grants=(Grant(_PLACEMENTS, _NAMED_OURS),),
+        instead=_APART,
+        **_SEVERAL,
+    ),
+    _aws(
+        "ec2:DeletePlacementGroup",
+        "remove that placement group",
+        "machines",
+        "ec2.delete_placement_group",
+        grants=(Grant(_PLACEMENTS, _IS_OURS),),
         **_SEVERAL,
     ),
     _aws(

@@ -157,6 +157,30 @@ PERMISSIONS = (
         "globalOperations.get",
         when=_SEVERAL,
     ),
+    *(
+        _gcp(
+            f"compute.resourcePolicies.{verb}",
+            f"{does} the policy that places the machines of one model close together",
+            "machines",
+            calls,
+            when=_SEVERAL,
+            instead="" if verb == "delete" else "the machines of one model are not placed close together",
+        )
+        for verb, calls, does in (
+            ("get", "resourcePolicies.get", "look at"),
+            ("create", "resourcePolicies.insert", "make"),
+            ("use", "instances.insert", "make a machine with"),
+            ("list", "resourcePolicies.aggregatedList", "find"),
+            ("delete", "resourcePolicies.delete", "remove"),
+        )
+    ),
+    _gcp(
+        "compute.regionOperations.get",
+        "see that the policy is made, or removed",
+        "machines",
+        "regionOperations.get",
+        when=_SEVERAL,
+    ),
     _gcp("compute.zones.list", "list the zones", "machines", "zones.list"),
     _gcp("compute.machineTypes.get", "read whether a zone has a type", "machines", "machineTypes.get"),
     _gcp(

@@ -31,6 +31,7 @@ _S3 = {
     "ListBuckets": "ListAllMyBuckets",
     "ListObjectVersions": "ListBucketVersions",
 }
+_TAGGED = ("CreateSecurityGroup", "CreatePlacementGroup", "CreateImage")
 _PREFIX = {"monitoring": "cloudwatch"}
 """Where IAM names a service otherwise than its signature does."""
 _QUERY = {
@@ -53,7 +54,7 @@ def needed(request: Request) -> Sequence[str]:
     """The IAM actions that a request needs."""
     action = _S3.get(request.action, request.action) if request.service == "s3" else request.action
     found = [f"{_PREFIX.get(request.service, request.service)}:{action}"]
-    if request.action in ("CreateSecurityGroup", "CreateImage") and _tags(request):
+    if request.action in _TAGGED and _tags(request):
         found.append("ec2:CreateTags")
     if request.action == "RunInstances":
         if _tags(request):

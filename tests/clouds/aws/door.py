@@ -26,7 +26,7 @@ from typing import Any
 
 from moto.ec2.models import ec2_backends
 
-from tests.clouds.aws import access, alarms, dryrun, goods, services, signed
+from tests.clouds.aws import access, alarms, dryrun, goods, peers, placement, services, signed
 from tests.clouds.aws.faults import MESSAGES, SCRIPT, STATUS, Fault
 from tests.clouds.aws.life import LIVES
 from tests.clouds.aws.requests import Request, Response, as_json, error, read
@@ -95,6 +95,7 @@ class Door:
             access.answer,
             services.answer,
             alarms.answer,
+            placement.answer,
             dryrun.answer,
         ):
             found = judge(request)
@@ -106,6 +107,8 @@ class Door:
             response = self._of_moto(request, environ)
         if request.action in _GROUP_CHANGES and response.status == 200:
             LIVES.check_reach()
+        if request.action in peers.CHANGES and response.status == 200:
+            peers.connect()
         return response
 
     def _furnish(self, region: str) -> None:

@@ -22,7 +22,7 @@ from moto.ec2.responses.instances import InstanceResponse
 from moto.ec2.utils import random_spot_request_id
 
 from tests.clouds import driver
-from tests.clouds.aws import checks, images, market, reserved
+from tests.clouds.aws import checks, images, market, placement, reserved
 from tests.clouds.aws.guests import Size
 from tests.clouds.aws.imds import Metadata
 from tests.clouds.aws.life import LIVES, Life
@@ -98,6 +98,8 @@ def _launch(self: Any, token: str | None, digest: str) -> ActionResult:
     held = target.get("CapacityReservationId")
     reserved.check(held, name, where, spot.get("MarketType"), self.region, LIVES.all())
     checks.quota(info, count, is_spot, LIVES.all(), self.region)
+    together = self._get_param("Placement.GroupName") or ""
+    placement.enter(self.region, together, info, where)
     if is_spot:
         checks.spot_price(spot.get("SpotOptions") or {}, info, where)
     if wanted is None:
@@ -109,6 +111,7 @@ def _launch(self: Any, token: str | None, digest: str) -> ActionResult:
         _interfaces(self, instance)
         request = _spot_request(self, instance, spot.get("SpotOptions") or {}) if is_spot else None
         instance.client_token, instance.reserved_in = token, held
+        instance.placement.group_name = together
         instance.reservation_id = reservation.id
         LIVES.begin(_life(self, instance, where, info, chosen, data, request))
     if token:

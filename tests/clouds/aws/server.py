@@ -66,7 +66,7 @@ def serve(
     )
     from werkzeug.serving import make_server
 
-    from tests.clouds.aws import alarms
+    from tests.clouds.aws import alarms, peers
     from tests.clouds.aws.door import Door
     from tests.clouds.aws.guests import Guests
     from tests.clouds.aws.life import LIVES
@@ -93,6 +93,7 @@ def serve(
             pass
     finally:
         server.shutdown()
+        peers.disconnect()
         for life in LIVES.all():
             life.ending = life.ending or "server"
             life.booted.wait(30)

@@ -31,6 +31,7 @@ class Settings:
     machine_lifetime_s: float = 6 * 3600.0  # they end by themselves then, whatever becomes of this server
     quotas: dict[str, float] = field(default_factory=dict)  # by code, or "region/code": {"L-DB2E81BA": 0}
     sold_out: list[str] = field(default_factory=list)  # "type@zone" with wildcards: "g4dn.*@us-east-1a"
+    crowded: dict[str, int] = field(default_factory=dict)  # by zone, for how many a placement group has room
     reservations: dict[str, Any] = field(default_factory=dict)  # by id: {"type", "zone", "count", "kind"}
     policy: dict[str, Any] | None = None  # the caller's IAM policy; None allows everything
     groups: list[str] = field(default_factory=list)  # security groups open for ssh, there from the start

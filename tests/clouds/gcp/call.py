@@ -35,6 +35,14 @@ class Call:
         return zone
 
     @property
+    def region(self) -> str:
+        region = self.path["region"]
+        if region not in self.world.facts.regions:
+            message = f"Invalid value for field 'region': '{region}'. Unknown region."
+            raise ApiError(400, "invalid", message)
+        return region
+
+    @property
     def request(self) -> tuple[str, str]:
         return self.method, self.query.get("requestId", "")
 
@@ -59,13 +67,22 @@ def listed(call: Call, kind: str, where: str, items: list[Json]) -> Json:
 
 def aggregated_by_zone(call: Call, kind: str, noun: str, zones: Mapping[str, list[Json]]) -> Json:
     """All zones at once: those with nothing carry a warning in place of items."""
+    return _aggregated(call, kind, noun, "zone", zones)
+
+
+def aggregated_by_region(call: Call, kind: str, noun: str, regions: Mapping[str, list[Json]]) -> Json:
+    """All regions at once, likewise."""
+    return _aggregated(call, kind, noun, "region", regions)
+
+
+def _aggregated(call: Call, kind: str, noun: str, scope: str, places: Mapping[str, list[Json]]) -> Json:
     with call.world.changed:
-        everything = [copy.deepcopy(item) for items in zones.values() for item in items]
+        everything = [copy.deepcopy(item) for items in places.values() for item in items]
     found, token = page(everything, call.query)
     scopes: Json = {}
-    for zone in zones:
-        mine = [item for item in found if item["zone"].rpartition("/")[2] == zone]
-        scopes[f"zones/{zone}"] = {noun: mine} if mine else _nothing(f"zones/{zone}")
+    for place in places:
+        mine = [item for item in found if item[scope].rpartition("/")[2] == place]
+        scopes[f"{scope}s/{place}"] = {noun: mine} if mine else _nothing(f"{scope}s/{place}")
     answer: Json = {
         "kind": f"compute#{kind}AggregatedList",
         "id": call.world.path("aggregated", noun),

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Mapping
 
-from tests.clouds.gcp import firewalls, sold, things
+from tests.clouds.gcp import firewalls, placements, sold, things
 from tests.clouds.gcp.call import Call
 from tests.clouds.gcp.errors import Json
 
@@ -51,5 +51,10 @@ CALLS: Mapping[str, Callable[[Call], Json]] = {
         "firewalls.patch": firewalls.patch,
         "firewalls.delete": firewalls.delete,
         "globalOperations.get": things.get_project_operation,
+        "resourcePolicies.aggregatedList": placements.aggregated,
+        "resourcePolicies.get": placements.get,
+        "resourcePolicies.insert": placements.insert,
+        "resourcePolicies.delete": placements.delete,
+        "regionOperations.get": things.get_region_operation,
     }.items()
 }

@@ -6,7 +6,7 @@ import re
 from dataclasses import dataclass
 from datetime import datetime
 
-from tests.clouds.gcp import facts, policies, reserved
+from tests.clouds.gcp import facts, placing, policies, reserved
 from tests.clouds.gcp.errors import ApiError, Json, invalid, not_found, required
 from tests.clouds.gcp.facts import Image, MachineType
 from tests.clouds.gcp.world import World
@@ -43,6 +43,7 @@ def check_insert(world: World, zone: str, body: Json) -> Order:
     _check_tags(body)
     policies.check_insert(world, zone, body)
     reserved.check_insert(world, zone, body)
+    placing.check_insert(world, zone, body, machine_type.family)
     return Order(machine_type, image, disk, gpu, gpus)
 
 

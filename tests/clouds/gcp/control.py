@@ -67,6 +67,7 @@ def state(world: World) -> Json:
                 "disks": list(world.disks.values()),
                 "operations": list(world.operations.values()),
                 "faults": _faults(world),
+                "placements": list(world.placements.values()),
                 "login_keys": world.login_keys,
                 "settings": asdict(world.settings),
             }

@@ -9,7 +9,7 @@ import ipaddress
 import re
 from collections.abc import Callable
 
-from tests.clouds.gcp import operations
+from tests.clouds.gcp import operations, peers
 from tests.clouds.gcp.call import Call, listed
 from tests.clouds.gcp.errors import ApiError, Json, exists, invalid, not_found, required
 from tests.clouds.gcp.faults import OPERATION_KINDS, Place
@@ -110,6 +110,7 @@ def _begin(call: Call, kind: str, name: str, change: Callable[[], None]) -> Json
                 place = Place(world.settings.project, "", _path(world, name))
                 raise OPERATION_KINDS[call.fault.kind](call.fault, place)
             change()
+        peers.connect(world)
 
     target = f"global/firewalls/{name}", _identity(name)
     return operations.begin(world, kind, operations.PROJECT, target, effect, request=call.request)

@@ -11,7 +11,7 @@ import yaml
 
 from orchestrator.errors import ProviderError
 from tests.clouds import driver
-from tests.clouds.gcp import operations, shapes
+from tests.clouds.gcp import operations, placing, shapes
 from tests.clouds.gcp.checks import Order
 from tests.clouds.gcp.errors import ApiError, Json, OperationError, exists
 from tests.clouds.gcp.facts import region_of
@@ -65,6 +65,7 @@ class Lifecycle:
         if fault is not None:
             raise OPERATION_KINDS[fault.kind](fault, place)
         with world.change():
+            placing.enter(world, instance)
             self._require_quota(instance, shapes.usage(instance.shape, order), place)
             world.disks[instance.zone, disk["name"]] = disk
         with instance.power:
@@ -167,6 +168,7 @@ class Lifecycle:
         self._world.stopping.set()
         for server in list(self._servers.values()):
             server.stop()
+        self._world.network.set({})
         if self._world.settings.machines:
             self.machines.end_all()
 

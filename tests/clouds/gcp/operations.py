@@ -47,7 +47,8 @@ def begin(
     *,
     request: tuple[str, str] = ("", ""),
 ) -> Json:
-    """Accept an operation on `target` (path below the project, id) in a zone or PROJECT, and carry it out.
+    """Accept an operation on `target` (path below the project, id) in a zone, a region or PROJECT, and carry
+    it out.
 
     `request` is the method and the client's request id.
     """
@@ -57,7 +58,7 @@ def begin(
         "kind": "compute#operation",
         "id": world.new_id(),
         "name": name,
-        **({"zone": world.url("zones", zone)} if zone else {}),
+        **({_scope(zone)[0][:-1]: world.url(*_scope(zone))} if zone else {}),
         "operationType": kind,
         "targetLink": world.url(target[0]),
         "targetId": target[1],
@@ -119,11 +120,13 @@ def find(world: World, zone: str, name: str) -> Json:
 
 
 def is_of(operation: Json, zone: str) -> bool:
-    return str(operation.get("zone", PROJECT)).rpartition("/")[2] == zone
+    return str(operation.get("zone") or operation.get("region") or PROJECT).rpartition("/")[2] == zone
 
 
-def _scope(zone: str) -> tuple[str, ...]:
-    return ("zones", zone) if zone else ("global",)
+def _scope(place: str) -> tuple[str, ...]:
+    if not place:
+        return ("global",)
+    return ("zones" if len(place.rpartition("-")[2]) == 1 else "regions", place)
 
 
 def wait(world: World, zone: str, name: str) -> Json:

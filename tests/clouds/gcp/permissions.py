@@ -50,6 +50,11 @@ NEEDED: Mapping[str, tuple[str, ...]] = {
     "compute.firewalls.patch": ("compute.firewalls.update", "compute.networks.updatePolicy"),
     "compute.firewalls.delete": ("compute.firewalls.delete", "compute.networks.updatePolicy"),
     "compute.subnetworks.get": ("compute.subnetworks.get",),
+    "compute.resourcePolicies.aggregatedList": ("compute.resourcePolicies.list",),
+    "compute.resourcePolicies.get": ("compute.resourcePolicies.get",),
+    "compute.resourcePolicies.insert": ("compute.resourcePolicies.create",),
+    "compute.resourcePolicies.delete": ("compute.resourcePolicies.delete",),
+    "compute.regionOperations.get": ("compute.regionOperations.get",),
 }
 """Images of public projects need none in one's own."""
 
@@ -64,6 +69,7 @@ def needed(method: str, body: Json) -> list[str]:
             "compute.instances.setTags": bool(body.get("tags", {}).get("items")),
             "compute.instances.setServiceAccount": bool(body.get("serviceAccounts")),
             "iam.serviceAccounts.actAs": bool(body.get("serviceAccounts")),
+            "compute.resourcePolicies.use": bool(body.get("resourcePolicies")),
             "compute.subnetworks.useExternalIp": any(
                 one.get("accessConfigs") for one in body.get("networkInterfaces", [])
             ),

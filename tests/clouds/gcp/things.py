@@ -195,6 +195,10 @@ def get_project_operation(call: Call) -> Json:
     return operations.find(call.world, operations.PROJECT, call.path["operation"])
 
 
+def get_region_operation(call: Call) -> Json:
+    return operations.find(call.world, call.region, call.path["operation"])
+
+
 def wait_operation(call: Call) -> Json:
     return operations.wait(call.world, call.zone, call.path["operation"])
 

@@ -16,6 +16,7 @@ from typing import Any
 from tests.clouds.gcp.errors import Json, not_found
 from tests.clouds.gcp.facts import Facts, load, region_of
 from tests.clouds.gcp.faults import Faults
+from tests.clouds.vpc import Network
 
 SYSTEM = "system"
 ROOT = "https://www.googleapis.com/compute/v1/"
@@ -49,6 +50,7 @@ class Settings:
     enabled still refuses; network_s: from then on until Compute Engine has made the network `default`.
     billed: whether a billing account is linked. reservations: specific ones by name, each with zone, type
     and count.
+    crowded: by zone, how many instances a placement policy has room for.
     signers: public keys of service accounts by e-mail; clock_ahead_s: by how much its clock is ahead where
     signatures expire. longest_life_s ends a forgotten machine whatever happens to this process.
     """
@@ -70,6 +72,7 @@ class Settings:
     guest_disk: int = 12 << 30
     longest_life_s: float = 3600.0
     reservations: dict[str, Json] = field(default_factory=dict)
+    crowded: dict[str, int] = field(default_factory=dict)
     quotas: dict[str, float] = field(default_factory=dict)
     denied: list[str] = field(default_factory=list)
     networks: list[str] = field(default_factory=lambda: ["default", "orch"])
@@ -146,7 +149,9 @@ class World:
         self.requests: list[Json] = []
         self.enabled_at: dict[str, float] = {}
         self.login_keys: dict[str, dict[str, Json]] = {}
+        self.placements: dict[tuple[str, str], Json] = {}  # resource policies, by region and name
         self.rules_at_work: dict[str, str] = {}  # firewall rules by name, with what is being done to them
+        self.network = Network()
         self.stopping = threading.Event()
         self._ids = itertools.count(int(time.time() * 1000) << 16)
 

@@ -15,6 +15,7 @@ from orchestrator.leases.consent import Approve
 from orchestrator.plan import Plan
 from orchestrator.providers.memory import Mishap
 from orchestrator.session import session
+from orchestrator.session.project import Project
 from tests.said import Said
 from tests.unit import here_cloud
 from tests.unit.here_cloud import HereCloud
@@ -198,3 +199,47 @@ def test_what_several_machines_cannot_do_is_refused_before_they_are_paid_for(gan
     with pytest.raises(LintRefused, match="ORC210"):
         gang.up()
     assert gang.zones == []
+
+
+def tries(gang: Gang) -> list[list[tuple[str, str]]]:
+    """By machine, the placement group and the outcome of each create call."""
+    project = Project.at(gang.profile.parent)
+    leases = sorted(project.leases(), key=lambda lease: lease.rank)
+    return [[(attempt.group, attempt.outcome) for attempt in lease.attempts] for lease in leases]
+
+
+def test_all_are_placed_close_together(gang: Gang) -> None:
+    group = gang.up().lease
+    assert tries(gang) == [[(group, "accepted")]] * 3
+    orch.down(folder=gang.profile.parent)
+    assert not gang.cloud.groups
+
+
+def test_where_there_is_no_room_close_by_it_is_placed_elsewhere_in_the_zone_and_said(gang: Gang) -> None:
+    gang.cloud.crowd("r1-a", 2)
+    group = gang.up().lease
+    assert gang.zones == ["r1-a"] * 3
+    first, *others = tries(gang)
+    assert first == [(group, "accepted")]
+    assert sorted(others) == [[(group, "accepted")], [(group, "capacity"), ("", "accepted")]]
+    assert sum("Not placed close to the other machines" in line for line in gang.told.lines) == 1
+
+
+@pytest.mark.parametrize("fault", [Fault.AUTH, Fault.INVALID, Fault.QUOTA])
+def test_who_may_not_place_machines_close_together_gets_them_apart(gang: Gang, fault: Fault) -> None:
+    gang.cloud.fail_next("create", Mishap(fault))
+    gang.up()
+    assert len(gang.zones) == 3
+    assert [outcome for _, outcome in tries(gang)[0]] == [str(fault), "accepted"]
+
+
+def test_an_interrupted_call_goes_on_with_the_group_it_had_begun_with(gang: Gang) -> None:
+    gang.cloud.fail_next("create", Mishap(Fault.UNKNOWN, after_effect=True))
+    with pytest.raises(ProviderError):
+        gang.up()
+    assert gang.zones == [] and not gang.cloud.groups, "what was begun is gone, and so is its group"
+
+
+def test_one_machine_is_placed_anywhere(gang: Gang) -> None:
+    gang.up(None, "resources.nodes=1")
+    assert tries(gang) == [[("", "accepted")]] and not gang.cloud.groups

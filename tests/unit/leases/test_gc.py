@@ -319,3 +319,34 @@ def test_a_machine_that_is_stopped_before_its_deadline_is_left_with_what_it_cost
     (found,) = gc(["memory"], opened=lambda _: made, others=True, now=NOW).machines
     assert found.outcome == "left"
     assert found.reason.endswith("deadline is in 60 min. Its disk costs $10 a month.")
+
+
+def group_of(made: MemoryProvider, number: int) -> Machine:
+    """A machine that is connected in a group of its own, which its lease does not name."""
+    (machine,) = made.list({LABEL_LEASE: f"job-{number}"})
+    made.join(f"gang-{number}", [machine], range(20_000, 20_001))
+    return machine
+
+
+def test_what_connected_machines_goes_with_the_last_of_them_and_nothing_else_does() -> None:
+    made = cloud(late(60), late(-60))
+    group_of(made, 60)
+    stays = group_of(made, -60)
+    rehearsed = run(made, dry_run=True)
+    assert rehearsed.groups == () and set(made.groups) == {"gang-60", "gang--60"}
+    report = run(made)
+    assert [(one.cloud, one.group) for one in report.groups] == [("memory", "gang-60")]
+    assert list(made.groups) == ["gang--60"] and report.proven
+    assert "what connected the machines of gang-60" in gc_text(report.as_json())
+    made.kill(stays)
+    assert [one.group for one in run(made, dry_run=True).groups] == ["gang--60"]
+    assert list(made.groups) == ["gang--60"]
+    assert run(made).groups and not made.groups and not run(made).groups
+
+
+def test_a_group_that_cannot_be_removed_is_no_failure() -> None:
+    made = cloud(late(60))
+    group_of(made, 60)
+    made.fail_next("prune", Mishap(Fault.AUTH))
+    report = run(made)
+    assert report.proven and report.of("ended") and report.groups == ()

@@ -14,6 +14,8 @@ from orchestrator.providers.permissions.gcp import IDENTITY
 from tests.conftest import ROOT
 from tests.unit.terraform_files import CLOUDS, TERRAFORM, blocks, literal, sources
 
+NOT_BY_NAME = ["compute.resourcePolicies.create", "compute.resourcePolicies.delete"]
+"""Google's conditions do not know the names of resource policies; one that something has is not deleted."""
 SCRIPT = runpy.run_path(str(ROOT / "scripts/terraform_policies.py"))
 
 
@@ -110,7 +112,8 @@ def test_what_makes_changes_is_narrowed() -> None:
         ):
             assert conditions, f"{action} on {resource}"
     free = document("gcp/roles.json")["project"]["permissions"]
-    assert [name for name in free if re.search(r"\.(delete|create|set\w+|update)$", name)] == []
+    changing = [name for name in free if re.search(r"\.(delete|create|set\w+|update)$", name)]
+    assert changing == NOT_BY_NAME
 
 
 def test_a_policy_of_aws_fits_into_its_6144_characters() -> None:
