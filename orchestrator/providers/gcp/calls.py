@@ -9,11 +9,11 @@ from datetime import datetime
 from typing import Any
 
 from orchestrator.errors import Fault, ProviderError
-from orchestrator.model import Offer
+from orchestrator.model import Machine, Offer
 from orchestrator.providers.gcp.clients import Clients
 from orchestrator.providers.gcp.faults import Quota, Refusal, of_operation
 from orchestrator.providers.gcp.images import Family, Image, parse_name, path_of
-from orchestrator.providers.gcp.names import last
+from orchestrator.providers.gcp.names import LABEL_ORIGIN, is_name, is_zone, last
 from orchestrator.providers.gcp.operations import follow, is_begun, is_done
 from orchestrator.providers.gcp.refusing import Asker, Doing, refused, understood
 
@@ -40,7 +40,7 @@ RULES = Doing("list the firewall rules", "compute.firewalls.list")
 CONNECT = Doing("connect the machines", "compute.firewalls.create")
 RECONNECT = Doing("change which machines are connected", "compute.firewalls.update")
 SEPARATE = Doing("separate the machines", "compute.firewalls.delete")
-FOLLOW_RULE = Doing("follow the change of the firewall rule", "compute.globalOperations.get")
+FOLLOW_CHANGE = Doing("follow the change", "compute.globalOperations.get")
 
 
 class Calls:
@@ -72,7 +72,16 @@ class Calls:
             found = self._unless_absent(
                 self._clients.instances.get, project=self.project, zone=zone, instance=name
             )
-        return _plain(found) if found is not None else None
+        return plain(found) if found is not None else None
+
+    def instance_of(self, machine: Machine) -> Json | None:
+        """Return the instance of the machine; None if it is gone. A later one with its name is another."""
+        require_named(machine)
+        found = self.instance(machine.zone, machine.id)
+        number = str(machine.detail.get("number", ""))
+        if found is None or number not in ("", str(found.get("id", ""))):
+            return None
+        return found
 
     def insert(self, zone: str, body: Json, request_id: str) -> Json:
         """Start the insert operation, or return the existing one: Google carries out each request id once."""
@@ -84,7 +93,7 @@ class Calls:
                 request_id=request_id,
                 instance_resource=compute.Instance.from_json(json.dumps(body)),
             )
-            return _plain(self._clients.instances.insert_unary(request=request, **_once()))
+            return plain(self._clients.instances.insert_unary(request=request, **once()))
 
     def inserted(self, zone: str, operation: Json) -> Json:
         """Wait for the operation; it is returned unfinished if Google takes longer than some minutes."""
@@ -98,9 +107,9 @@ class Calls:
             )
         if begun is None:
             return
-        ended = follow(_plain(begun), lambda name: self._operation(zone, name), is_begun, _BEGIN_S)
+        ended = follow(plain(begun), lambda name: self._operation(zone, name), is_begun, _BEGIN_S)
         refusal = of_operation(ended)
-        if refusal is not None and not _is_absence(refusal):
+        if refusal is not None and not is_absence(refusal):
             raise self.refusal(refusal, DELETE)
 
     def instances(self, expression: str) -> Iterator[tuple[Json, datetime | None]]:
@@ -112,8 +121,8 @@ class Calls:
         with self._refusing(LIST):
             compute = self._clients.compute
             request = compute.AggregatedListInstancesRequest(project=self.project, filter=expression)
-            for page in self._clients.instances.aggregated_list(request=request, **_once()).pages:
-                answer = _plain(page)
+            for page in self._clients.instances.aggregated_list(request=request, **once()).pages:
+                answer = plain(page)
                 require_complete(answer)
                 now = self._clients.told_at
                 for scope in answer.get("items", {}).values():
@@ -128,7 +137,7 @@ class Calls:
             request = compute.ListZoneOperationsRequest(
                 project=self.project, zone=zone, filter=f"targetId={number}"
             )
-            return [_plain(found) for found in self._clients.operations.list(request=request, **_once())]
+            return [plain(found) for found in self._clients.operations.list(request=request, **once())]
 
     def guest_attributes(self, zone: str, name: str, path: str) -> Sequence[Json]:
         """Return what the guest wrote below `path`; empty if nothing, or if the machine is gone."""
@@ -140,7 +149,7 @@ class Calls:
             found = self._unless_absent(self._clients.instances.get_guest_attributes, request=request)
         if found is None:
             return ()
-        items: Sequence[Json] = _plain(found).get("queryValue", {}).get("items", ())
+        items: Sequence[Json] = plain(found).get("queryValue", {}).get("items", ())
         return items
 
     # ------------------------------------------------------------ firewall rules
@@ -149,21 +158,21 @@ class Calls:
         """Return the rule; None if it does not exist."""
         with self._refusing(RULE):
             found = self._unless_absent(self._clients.firewalls.get, project=self.project, firewall=name)
-        return _plain(found) if found is not None else None
+        return plain(found) if found is not None else None
 
     def firewalls(self, names: str) -> Sequence[Json]:
         """Return the rules whose whole name matches the regular expression."""
         with self._refusing(RULES):
             compute = self._clients.compute
             request = compute.ListFirewallsRequest(project=self.project, filter=f"name eq {names}")
-            return [_plain(rule) for rule in self._clients.firewalls.list(request=request, **_once())]
+            return [plain(rule) for rule in self._clients.firewalls.list(request=request, **once())]
 
     def make_firewall(self, rule: Json) -> None:
         """Create the rule. Returns once it holds."""
         with self._refusing(CONNECT):
             made = self._clients.compute.Firewall.from_json(json.dumps(rule))
             begun = self._clients.firewalls.insert_unary(
-                project=self.project, firewall_resource=made, **_once()
+                project=self.project, firewall_resource=made, **once()
             )
         self._await_rule(begun, CONNECT)
 
@@ -172,7 +181,7 @@ class Calls:
         with self._refusing(RECONNECT):
             fields = self._clients.compute.Firewall.from_json(json.dumps(changed))
             begun = self._clients.firewalls.patch_unary(
-                project=self.project, firewall=name, firewall_resource=fields, **_once()
+                project=self.project, firewall=name, firewall_resource=fields, **once()
             )
         self._await_rule(begun, RECONNECT)
 
@@ -186,20 +195,20 @@ class Calls:
             self._await_rule(begun, SEPARATE)
 
     def _await_rule(self, begun: Any, doing: Doing) -> None:
-        ended = follow(_plain(begun), self._project_operation, is_done, _RULE_S)
+        ended = follow(plain(begun), self._project_operation, is_done, _RULE_S)
         refusal = of_operation(ended)
-        if refusal is not None and not (doing is SEPARATE and _is_absence(refusal)):
+        if refusal is not None and not (doing is SEPARATE and is_absence(refusal)):
             raise self.refusal(refusal, doing)
         if not is_done(ended):
             message = f"Google was asked to {doing.what}, and has not done it yet."
             raise ProviderError(Fault.TRANSIENT, message, code="StillMaking")
 
     def _project_operation(self, name: str) -> Json | None:
-        with self._refusing(FOLLOW_RULE):
+        with self._refusing(FOLLOW_CHANGE):
             found = self._unless_absent(
                 self._clients.project_operations.get, project=self.project, operation=name
             )
-        return _plain(found) if found is not None else None
+        return plain(found) if found is not None else None
 
     # ------------------------------------------------------------ what the cloud has
 
@@ -208,7 +217,7 @@ class Calls:
             found = self._unless_absent(
                 self._clients.images.get_from_family, project=family.project, family=family.name
             )
-        return _image(_plain(found)) if found is not None else None
+        return _image(plain(found)) if found is not None else None
 
     def image(self, reference: str) -> Image:
         """Return the image for [PROJECT/]NAME of an image or a family, or a path
@@ -221,7 +230,7 @@ class Calls:
                 got = self._unless_absent(
                     self._clients.images.get, project=named.family.project, image=named.family.name
                 )
-            found = _image(_plain(got)) if got is not None else None
+            found = _image(plain(got)) if got is not None else None
         if found is None:
             raise ProviderError(Fault.INVALID, f"There is no image {reference}.", code="Image")
         return found
@@ -232,7 +241,7 @@ class Calls:
         with self._refusing(ZONES):
             compute = self._clients.compute
             request = compute.ListZonesRequest(project=self.project)
-            for zone in self._clients.zones.list(request=request, **_once()):
+            for zone in self._clients.zones.list(request=request, **once()):
                 if zone.status != "DOWN":
                     found.setdefault(last(zone.region), []).append(zone.name)
         return found
@@ -257,7 +266,7 @@ class Calls:
         if not quota.region:
             return None
         try:
-            region = self._clients.regions.get(project=self.project, region=quota.region, **_once())
+            region = self._clients.regions.get(project=self.project, region=quota.region, **once())
         except Exception as error:
             if understood(error) is None:
                 raise
@@ -274,14 +283,14 @@ class Calls:
             found = self._unless_absent(
                 self._clients.operations.get, project=self.project, zone=zone, operation=name
             )
-        return _plain(found) if found is not None else None
+        return plain(found) if found is not None else None
 
     def _unless_absent(self, call: Any, **arguments: Any) -> Any:
         """Return the answer; None if the resource does not exist."""
         from google.api_core.exceptions import NotFound
 
         try:
-            return call(**arguments, **_once())
+            return call(**arguments, **once())
         except NotFound:
             return None
 
@@ -306,12 +315,20 @@ class Calls:
             return Asker("nobody", "which none is named for")
 
 
-def _once() -> dict[str, Any]:
+def require_named(machine: Machine) -> None:
+    """Raise INVALID unless it can be a machine of this cloud."""
+    if not is_name(machine.id) or not is_zone(machine.zone):
+        raise ProviderError(
+            Fault.INVALID, f"{machine.id[:80]!r} in {machine.zone!r} is not a Google Cloud machine."
+        )
+
+
+def once() -> dict[str, Any]:
     """Make one attempt with a time limit; only RetryingProvider repeats calls."""
     return {"retry": None, "timeout": _CALL_S}
 
 
-def _plain(message: Any) -> dict[str, Any]:
+def plain(message: Any) -> dict[str, Any]:
     """Return a message of the library as the JSON that was received."""
     text = type(message).to_json(
         message, use_integers_for_enums=False, always_print_fields_with_no_presence=False
@@ -324,10 +341,11 @@ def _image(found: Json) -> Image:
     """Return the image. Raises INVALID for Windows, which runs no startup script of orch and has no shell."""
     if any(feature.get("type") == "WINDOWS" for feature in found.get("guestOsFeatures", ())):
         raise ProviderError(Fault.INVALID, f"The image {found['name']} runs Windows.", code="Image")
-    return Image(path_of(str(found["selfLink"])), int(found.get("diskSizeGb", 10)))
+    made_of = str(found.get("labels", {}).get(LABEL_ORIGIN, ""))
+    return Image(path_of(str(found["selfLink"])), int(found.get("diskSizeGb", 10)), made_of)
 
 
-def _is_absence(refusal: Refusal) -> bool:
+def is_absence(refusal: Refusal) -> bool:
     return refusal.code.replace("_", "").lower() in ("resourcenotfound", "notfound")
 
 

@@ -27,20 +27,20 @@ from orchestrator.model import (
     Provider,
 )
 from orchestrator.providers import made_there, tunnels
-from orchestrator.providers.beside import NoImages, NothingBeside
+from orchestrator.providers.beside import NothingBeside
 from orchestrator.providers.gcp import endings, images, operations, request, seen, tunnel, zones
 from orchestrator.providers.gcp import group as firewall_rule
-from orchestrator.providers.gcp.calls import INSERT, Calls
+from orchestrator.providers.gcp.baking import InstanceImages
+from orchestrator.providers.gcp.calls import INSERT, require_named
 from orchestrator.providers.gcp.clients import Clients
 from orchestrator.providers.gcp.faults import of_operation
+from orchestrator.providers.gcp.image_calls import ImageCalls
 from orchestrator.providers.gcp.names import (
     GUEST_NAMESPACE,
     GUEST_STATE,
     call_id,
     group_name,
     is_label,
-    is_name,
-    is_zone,
     machine_name,
 )
 from orchestrator.providers.gcp.os_login import OsLogin
@@ -75,7 +75,7 @@ def open_gcp(state: Path | None = None) -> Provider:  # noqa: ARG001 (Google kee
     return RetryingProvider(GcpProvider(os.environ))
 
 
-class GcpProvider(NothingBeside, NoImages):
+class GcpProvider(NothingBeside, InstanceImages):
     """Machines of one project. The environment is read at creation, the library is loaded at the first
     use.
     """
@@ -85,7 +85,7 @@ class GcpProvider(NothingBeside, NoImages):
 
     def __init__(self, environ: Mapping[str, str], *, silent_s: float = _SILENT_S) -> None:
         self._environ = dict(environ)
-        self._calls = Calls(Clients(self._environ))
+        self._calls = ImageCalls(Clients(self._environ))
         self._silent_s = silent_s
         self._bodies: dict[str, dict[str, Any]] = {}
         self._lives: dict[str, int] = {}
@@ -145,20 +145,11 @@ class GcpProvider(NothingBeside, NoImages):
         return [machine for machine in found if labels.items() <= machine.labels.items()]
 
     def find(self, machine: Machine) -> Machine | None:
-        instance = self._instance(machine)
+        instance = self._calls.instance_of(machine)
         return seen.machine(instance, self._calls.project) if instance is not None else None
 
-    def _instance(self, machine: Machine) -> Mapping[str, Any] | None:
-        """Return it by instances.get. A later machine with the same name is a different machine."""
-        _require_named(machine)
-        instance = self._calls.instance(machine.zone, machine.id)
-        number = str(machine.detail.get("number", ""))
-        if instance is None or number not in ("", str(instance.get("id", ""))):
-            return None
-        return instance
-
     def delete(self, machine: Machine) -> None:
-        _require_named(machine)
+        require_named(machine)
         self._calls.delete(machine.zone, machine.id)
 
     def forget(self, machine: Machine) -> None:
@@ -168,7 +159,7 @@ class GcpProvider(NothingBeside, NoImages):
             self._os_login.remove(key)
 
     def endpoint(self, machine: Machine) -> Endpoint | NotYet | None:
-        _require_named(machine)
+        require_named(machine)
         instance = self._calls.instance(machine.zone, machine.id)
         if instance is None or seen.state(instance) is not MachineState.RUNNING:
             return None
@@ -202,7 +193,7 @@ class GcpProvider(NothingBeside, NoImages):
         """Return how a machine ended. One that Google has listed before and does not find any more
         has ended.
         """
-        _require_named(machine)
+        require_named(machine)
         number = str(machine.detail.get("number", ""))
         instance = self._calls.instance(machine.zone, machine.id)
         if (
@@ -219,7 +210,7 @@ class GcpProvider(NothingBeside, NoImages):
     def join(self, group: str, machines: Sequence[Machine], ports: range) -> Sequence[str]:
         """Connect them by a firewall rule of their own; the addresses are internal ones of their network."""
         require_sound(group, ports)
-        found = [(machine.id, self._instance(machine)) for machine in machines]
+        found = [(machine.id, self._calls.instance_of(machine)) for machine in machines]
         return firewall_rule.join(self._calls, group, found, ports)
 
     def separate(self, group: str) -> None:
@@ -384,9 +375,3 @@ def _filter(labels: Labels) -> str:
             value = labels[key]
             return f"labels.{key}={value}" if value[0].isalpha() else f'labels.{key}="{value}"'
     return f"labels.{LABEL_LEASE}:*"
-
-
-def _require_named(machine: Machine) -> None:
-    if not is_name(machine.id) or not is_zone(machine.zone):
-        name = replace(machine, id=machine.id[:80]).id
-        raise ProviderError(Fault.INVALID, f"{name!r} in {machine.zone!r} is not a Google Cloud machine.")

@@ -1,6 +1,7 @@
 """The facts about Google Cloud for shared code."""
 
 from orchestrator.model.cloud_traits import CloudTraits, Form, LabelForms, Places
+from orchestrator.model.images import ImageMarket
 from orchestrator.providers.gcp.disks import MARKET
 
 TRAITS = CloudTraits(
@@ -22,6 +23,7 @@ TRAITS = CloudTraits(
     egress="orchestrator.providers.gcp.egress:usd_per_gib",
     terraform="terraform/gcp",
     disks=MARKET,
+    images=ImageMarket(0.05, "us-central1"),
     identity=Form(
         r"[a-z0-9-]{1,63}@[a-z0-9.-]+\.gserviceaccount\.com", "trainer@my-project.iam.gserviceaccount.com"
     ),

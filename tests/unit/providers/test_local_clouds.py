@@ -14,7 +14,8 @@ import pytest
 from orchestrator.errors import Fault, ProviderError
 from orchestrator.model import AcceleratorNeed, Bound, MachineSpec, MachineState, Need
 from orchestrator.providers import open_provider
-from orchestrator.providers.memory import CATALOG, GIB, MemoryProvider, Mishap, Temper
+from orchestrator.providers.memory import CATALOG, MemoryProvider, Mishap, Temper
+from orchestrator.providers.memory_catalog import GIB
 from orchestrator.providers.retry import RetryingProvider
 
 TRANSIENT = Mishap(Fault.TRANSIENT)
