@@ -65,7 +65,7 @@ def state(world: World) -> Json:
                 "requests": world.requests,
                 "instances": [instance.shape for instance in world.instances.values()],
                 "disks": list(world.disks.values()),
-                "images": [image.shape for image in world.images.values()],
+                "images": [{**each.shape, "files": str(each.files or "")} for each in world.images.values()],
                 "operations": list(world.operations.values()),
                 "faults": _faults(world),
                 "login_keys": world.login_keys,
