@@ -147,7 +147,13 @@ class LocalMachines:
         return self._provider.list({})
 
     def left(self) -> Sequence[str]:
-        return ()
+        """Images, whole ones and parts."""
+        home = self.folder / "images"
+        return (
+            [f"image {path.name}" for path in sorted(home.iterdir()) if path.name != ".lock"]
+            if home.exists()
+            else ()
+        )
 
 
 @contextmanager

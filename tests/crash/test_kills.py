@@ -11,8 +11,9 @@ from pathlib import Path
 
 import pytest
 
+from tests.crash.kill import Kill, spread
 from tests.crash.rig import Rig, rig
-from tests.crash.sweep import OF_MEMORY, SWEEPS, Kill, lives_at, spread, sweep, table
+from tests.crash.sweep import OF_MEMORY, lives_at, sweep, table, verbs_of
 from tests.nightly import sampled
 
 POINTS = 3
@@ -33,7 +34,8 @@ def test_up_and_down_that_were_killed_leave_nothing(project: Rig) -> None:
 @pytest.mark.parametrize(
     "verb",
     sampled(
-        (verb for verb in SWEEPS if verb not in OF_MEMORY), {"up, only down", "pull", "run"}.__contains__
+        (verb for verb in verbs_of("memory") if verb not in OF_MEMORY),
+        {"up, only down", "pull", "run"}.__contains__,
     ),
 )
 def test_a_verb_that_was_killed_is_finished_by_itself_and_leaves_nothing(project: Rig, verb: str) -> None:

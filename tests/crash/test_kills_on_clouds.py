@@ -14,8 +14,9 @@ from pathlib import Path
 import pytest
 
 from tests.crash.emulated import CALLS, KINDS, Emulated, emulated
+from tests.crash.kill import Kill
 from tests.crash.rig import Rig, rig
-from tests.crash.sweep import Kill, lives, sweep
+from tests.crash.sweep import lives, sweep
 from tests.nightly import sampled
 
 pytestmark = [
