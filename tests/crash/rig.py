@@ -148,12 +148,8 @@ class LocalMachines:
 
     def left(self) -> Sequence[str]:
         """Images, whole ones and parts."""
-        home = self.folder / "images"
-        return (
-            [f"image {path.name}" for path in sorted(home.iterdir()) if path.name != ".lock"]
-            if home.exists()
-            else ()
-        )
+        found = sorted((self.folder / "images").glob("*"))  # with those whose names begin with a dot
+        return [f"image {path.name}" for path in found if path.name != ".lock"]
 
 
 @contextmanager
