@@ -29,9 +29,11 @@ def _of_images(name: str) -> bool:
 def bed(request: pytest.FixtureRequest) -> Iterator[Bed]:
     for made in request.param(request):
         yield made
+        for machine in made.provider.list({}):
+            made.provider.delete(machine)
+        made.await_that(lambda made=made: not made.provider.list({}))
         for image in made.provider.images({}):
-            if not made.provider.list({}):
-                made.provider.delete_image(image)
+            made.provider.delete_image(image)
 
 
 _NUMBERS = itertools.count()
