@@ -53,7 +53,9 @@ TUNNEL = {
 }
 """Settings of machines without a public address: what these alone take is granted where it is asked for."""
 
-_NAMES = re.compile(r"projects/\{project\}/(?:zones/\*|global)/(instances|disks|firewalls)/([a-z-]+)\*")
+_NAMES = re.compile(
+    r"projects/\{project\}/(?:zones/\*|global)/(instances|disks|firewalls|images)/([a-z-]+)\*"
+)
 
 
 def files() -> dict[str, str]:

@@ -81,6 +81,7 @@ AT_NIGHT = {
         "test_a_preempted_run_is_no_lost_run",
         "test_a_spot_machine_taken_back_before_it_served_gives_way_to_the_next[0.0]",
     ),
+    "tests/e2e/test_image.py": ("test_on_google_what_could_not_be_stored_leaves_nothing",),
     "tests/e2e/test_main_job.py": ("test_a_variable_of_this_shell_is_the_same_on_both_sides",),
     "tests/e2e/test_mlflow_server.py": ("test_the_client_of_mlflow_reads_what_orch_logged",),
     "tests/e2e/test_signals.py": ("test_interrupted_before_the_run_says_so",),

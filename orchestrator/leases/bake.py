@@ -216,15 +216,23 @@ def _offer_of(held: LeaseStatus, offers: Sequence[Offer]) -> Offer:
 
 
 def _stored(provider: Provider, image: MachineImage, tell: Progress) -> MachineImage:
-    """Wait until the cloud has stored the image. A list that does not show it yet lags."""
-    end, seen = time.monotonic() + STORING_S, image
+    """Wait until the cloud has stored the image. A list that does not show it yet lags; one that never does
+    tells that it failed.
+    """
+    end, seen, why = time.monotonic() + STORING_S, image, "it was not stored within an hour"
+    unlisted_from = time.monotonic() + provider.list_lag_s
     with doing(tell, f"Waiting until {image.name} is stored"):
         while seen.state is ImageState.PENDING and time.monotonic() < end:
             time.sleep(0.1 if clouds.is_here(image.provider) else _POLL_S)
-            seen = _named(provider, image.name) or seen
+            found = _named(provider, image.name)
+            if found is not None:
+                seen, unlisted_from = found, time.monotonic() + provider.list_lag_s
+            elif time.monotonic() > unlisted_from:
+                why = "the cloud does not list it any more"
+                break
     if seen.state is ImageState.AVAILABLE:
         return seen
-    why = str(seen.detail.get("why") or "it was not stored within an hour").rstrip(".")
+    why = str(seen.detail.get("why") or why).rstrip(".")
     raise ProviderError(Fault.UNKNOWN, f"{image.name} could not be stored: {why}.", code="ImageFailed")
 
 

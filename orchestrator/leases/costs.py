@@ -11,6 +11,7 @@ from pathlib import Path
 from typing import Any
 
 from orchestrator.ledger import Holding, Lease
+from orchestrator.model import clouds
 from orchestrator.session.owner import known_projects
 from orchestrator.session.project import Project
 
@@ -39,15 +40,29 @@ class LeaseCost:
 
 
 @dataclass(frozen=True)
+class ImageCost:
+    """An image that was made and not deleted since. `usd_month`: the most that it costs in US dollars a
+    month.
+    """
+
+    image: str
+    project: str
+    cloud: str
+    usd_month: float
+
+
+@dataclass(frozen=True)
 class Costs:
     """US dollars, at the prices for which the machines were rented, without tax and network traffic.
 
-    `running`: how many machines run, those that cost nothing included.
+    `running`: how many machines run, those that cost nothing included. `images`: those that cost, which are
+    in no other sum.
     """
 
     leases: tuple[LeaseCost, ...]
     now: float
     running: int = 0
+    images: tuple[ImageCost, ...] = ()
 
     @property
     def usd(self) -> float:
@@ -78,6 +93,7 @@ class Costs:
             "usd": self.usd,
             "usd_hour": round(sum(one.usd_hour for one in self.leases), _DIGITS),
             "to_come": round(self.to_come(), _DIGITS),
+            "images": [asdict(one) for one in self.images],
         }
 
 
@@ -89,7 +105,21 @@ def costs(folder: Path | str | None = None, *, now: float | None = None) -> Cost
     known = [(lease, root) for root in roots for lease in Project(root).leases()]
     found = [_of(lease, root, moment) for lease, root in known]
     running = sum(len(_running(lease, moment)) for lease, _ in known)
-    return Costs(tuple(sorted(found, key=lambda one: one.opened_at)), moment, running)
+    images = tuple(image for image in _images(known) if image.usd_month)
+    return Costs(tuple(sorted(found, key=lambda one: one.opened_at)), moment, running, images)
+
+
+def _images(known: Iterable[tuple[Lease, Path]]) -> Iterator[ImageCost]:
+    """The images in the ledgers; one that was deleted elsewhere is among them."""
+    told: set[tuple[str, str, str]] = set()
+    for lease, root in known:
+        made = lease.image
+        if made is None or (made.cloud, made.region, made.name) in told:
+            continue
+        told.add((made.cloud, made.region, made.name))
+        market = clouds.traits(made.cloud).images if clouds.exists(made.cloud) else None
+        price = market.usd_month_of(made.disk, made.stored) if market else 0.0
+        yield ImageCost(made.name, str(root), made.cloud, price)
 
 
 def _of(lease: Lease, root: Path, now: float) -> LeaseCost:

@@ -65,5 +65,8 @@ class ImageMarket:
 
     def usd_month(self, image: MachineImage) -> float:
         """Return the most that the image costs in US dollars a month."""
-        held = image.disk if image.size is None else image.size
-        return round(self.usd_gib_month * held / _GIB, 4)
+        return self.usd_month_of(image.disk, image.size)
+
+    def usd_month_of(self, disk: int, size: int | None) -> float:
+        """Return the same for a disk and what is stored of it, in bytes; `size`: None if unknown."""
+        return round(self.usd_gib_month * (disk if size is None else size) / _GIB, 4)

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Iterator, Mapping, Sequence
 from typing import Any
 
 from orchestrator.model.counted import counted
@@ -37,7 +37,13 @@ def costs_text(costs: Mapping[str, Any], *, running: int) -> str:
 
 def _total(costs: Mapping[str, Any], running: int) -> str:
     said = f"Total: {money(costs['usd'])}, at the prices of the leases, without tax and network traffic."
-    return f"{said} {_now(costs, running)}"
+    return "\n".join((f"{said} {_now(costs, running)}", *_stored(costs["images"])))
+
+
+def _stored(images: Sequence[Mapping[str, Any]]) -> Iterator[str]:
+    if images:
+        month = money(sum(one["usd_month"] for one in images))
+        yield f"Not counted: {counted(len(images), 'image')}, at most {month} a month: orch image list"
 
 
 def _now(costs: Mapping[str, Any], running: int) -> str:

@@ -99,6 +99,7 @@ AWS_CALLS = (
     "DescribeInstanceTypeOfferings",
     "DescribeInstances",
     "DescribeSecurityGroups",
+    "DescribeSnapshots",
     "DescribeSubnets",
     "CreateTags",
     "GetParameter",
@@ -109,6 +110,7 @@ AWS_CALLS = (
 )
 GOOGLE_CALLS = (
     "compute.images.getFromFamily",
+    "compute.images.list",
     "compute.instances.aggregatedList",
     "compute.instances.delete",
     "compute.instances.get",

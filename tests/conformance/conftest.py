@@ -33,7 +33,25 @@ GROUPS_ON_CLOUDS = {
 """What always runs of groups on emulated clouds, whose machines take seconds."""
 
 
+IMAGES_ALWAYS = (
+    "test_a_machine_boots_it",
+    "test_a_name_that_other_contents_have",
+    "test_deleted_is_gone",
+    "test_no_image_of_a_machine",
+)
+"""What always runs of images of machines that take seconds, and one bad name of eight."""
+
+
+def _is_image_at_night(item: pytest.Item) -> bool:
+    if "test_images.py" not in item.nodeid or "[memory" in item.name:
+        return False
+    always = item.name.startswith(IMAGES_ALWAYS) or item.name.endswith("-../x]")
+    return not always or "gcp-adverse" in item.name
+
+
 def pytest_itemcollected(item: pytest.Item) -> None:
+    if _is_image_at_night(item):
+        item.add_marker(pytest.mark.nightly)
     for cloud, always in GROUPS_ON_CLOUDS.items():
         of_groups = "test_groups" in item.nodeid and item.name.endswith(cloud)
         if of_groups and not item.name.startswith(always):

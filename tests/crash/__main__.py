@@ -13,8 +13,9 @@ from contextlib import ExitStack
 from pathlib import Path
 
 from tests.crash.emulated import CALLS, KINDS, emulated
+from tests.crash.kill import Kill, Points
 from tests.crash.rig import PLACES, rig
-from tests.crash.sweep import OF_MEMORY, SWEEPS, Kill, Points, sweep, table
+from tests.crash.sweep import SWEEPS, sweep, table, verbs_of
 
 
 def main() -> int:
@@ -39,7 +40,7 @@ def _parts(word: str) -> tuple[str, Sequence[str]]:
     kind, _, verb = word.partition(":")
     if kind not in PLACES or (verb and verb not in SWEEPS):
         raise SystemExit(f"{word}: one of {', '.join(PLACES)}, alone or with one of :{', :'.join(SWEEPS)}")
-    return kind, [verb] if verb else [each for each in SWEEPS if kind == "memory" or each not in OF_MEMORY]
+    return kind, [verb] if verb else verbs_of(kind)
 
 
 def _swept(kind: str, verbs: Sequence[str], wanted: int) -> Iterator[Kill]:

@@ -16,14 +16,30 @@ KINDS = ("aws", "gcp")
 
 _INSERT = "POST us-central1-a/instances"
 _DELETE = "DELETE instances/[^:]*"
+
+
+def _around(call: str) -> tuple[str, str]:
+    return f"{call}: asked", f"{call}: answered"
+
+
 CALLS: Mapping[tuple[str, str], Sequence[str]] = {
     ("aws", "up"): ("RunInstances: asked", "RunInstances: answered", "CreateTags: answered"),
     ("aws", "up, only down"): ("RunInstances: asked", "RunInstances: answered"),
     ("aws", "down"): ("TerminateInstances: asked", "TerminateInstances: answered"),
+    ("aws", "image bake"): (
+        *_around("StopInstances"),
+        *_around("CreateImage"),
+        *_around("TerminateInstances"),
+    ),
+    ("aws", "image bake, only down"): _around("CreateImage"),
+    ("aws", "image delete"): (*_around("DeregisterImage"), *_around("DeleteSnapshot")),
     ("aws", "run"): ("RunInstances: answered", "TerminateInstances: answered"),
     ("gcp", "up"): (f"{_INSERT}: asked", f"{_INSERT}: answered", "GET operations/.*: answered"),
     ("gcp", "up, only down"): (f"{_INSERT}: asked", f"{_INSERT}: answered"),
     ("gcp", "down"): (f"{_DELETE}: asked", f"{_DELETE}: answered"),
+    ("gcp", "image bake"): (*_around("POST .*/stop"), *_around("POST global/images"), *_around(_DELETE)),
+    ("gcp", "image bake, only down"): _around("POST global/images"),
+    ("gcp", "image delete"): _around("DELETE images/[^:]*"),
     ("gcp", "run"): (f"{_INSERT}: answered", f"{_DELETE}: answered"),
 }
 """By cloud and verb, patterns of the effects around the calls that make, change and end a machine."""
@@ -87,6 +103,10 @@ def _on_aws(ec2: Any) -> Iterator[str]:
         yield f"placement group {placement['GroupName']}"
     for address in ec2.describe_addresses()["Addresses"]:
         yield f"address {address['AllocationId']}"
+    for image in ec2.describe_images(Owners=["self"])["Images"]:
+        yield f"image {image['ImageId']}"
+    for snapshot in ec2.describe_snapshots(OwnerIds=["self"])["Snapshots"]:
+        yield f"snapshot {snapshot['SnapshotId']}"
     for link in ec2.describe_network_interfaces()["NetworkInterfaces"]:
         yield f"network interface {link['NetworkInterfaceId']}"
 
@@ -101,7 +121,9 @@ def _google(state: Path) -> Iterator[Emulated]:
             return [str(one["name"]) for one in cloud.state()["instances"]]
 
         def others() -> frozenset[str]:
-            """Its users can make instances and disks alone; every other insert is refused."""
-            return frozenset(f"disk {disk['name']}" for disk in cloud.state()["disks"])
+            """Its users can make instances, disks and images; every other insert is refused."""
+            state = cloud.state()
+            disks = (f"disk {disk['name']}" for disk in state["disks"])
+            return frozenset((*disks, *(f"image {image['name']}" for image in state["images"])))
 
         yield Emulated("gcp", state, dict(cloud.env), machines, others, others())

@@ -147,7 +147,9 @@ class LocalMachines:
         return self._provider.list({})
 
     def left(self) -> Sequence[str]:
-        return ()
+        """Images, whole ones and parts."""
+        found = sorted((self.folder / "images").glob("*"))  # with those whose names begin with a dot
+        return [f"image {path.name}" for path in found if path.name != ".lock"]
 
 
 @contextmanager

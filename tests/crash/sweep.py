@@ -6,55 +6,18 @@ import json
 import threading
 from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager, suppress
-from dataclasses import dataclass
 from itertools import zip_longest
 from pathlib import Path
 
 from tests.crash.cloud import StoredCloud
-from tests.crash.rig import WEIGHTS, Outcome, Rig
-
-NO_LEASE = 2
-"""The exit code of a verb that finds nothing leased: what it was to end has ended."""
-
-
-@dataclass(frozen=True)
-class Kill:
-    """One crash point: where the verb was killed, and what the same verb and `down` left behind."""
-
-    cloud: str
-    verb: str
-    point: int | str
-    before: str
-    killed: bool
-    repeated: str
-    machines: int
-    leaks: tuple[str, ...]
-    partial: tuple[str, ...]
-
-    @property
-    def sound(self) -> bool:
-        return self.repeated == "" and self.machines <= 1 and not self.leaks and not self.partial
-
-
-def spread(count: int, wanted: int) -> list[int]:
-    """At most `wanted` numbers of 1 … `count`, evenly far apart, with the first and the last."""
-    if wanted >= count:
-        return list(range(1, count + 1))
-    return sorted({1 + round(step * (count - 1) / (wanted - 1)) for step in range(wanted)})
-
-
-Points = int | Sequence[str]
-"""How many effects, spread over all of a verb; or a pattern of each, as Points.arm takes it."""
+from tests.crash.image_sweeps import IMAGE_SWEEPS
+from tests.crash.kill import Kill, Points, points_of, seen, spread
+from tests.crash.rig import WEIGHTS, Rig
 
 
 def sweep(rig: Rig, verb: str, wanted: Points) -> Iterator[Kill]:
     """Kill `verb` at the points that are `wanted`, one after the other."""
-    yield from SWEEPS[verb](rig if verb.startswith("up") else _prepared(rig), wanted)
-
-
-def _points(wanted: Points, counted: Callable[[], int]) -> Sequence[int | str]:
-    """Effects are counted, by a call that nobody kills, only where a number of them is wanted."""
-    return spread(counted(), wanted) if isinstance(wanted, int) else wanted
+    yield from SWEEPS[verb](rig if verb.startswith(("up", "image")) else _prepared(rig), wanted)
 
 
 def _effects_of_up(rig: Rig) -> int:
@@ -66,18 +29,18 @@ def _effects_of_up(rig: Rig) -> int:
 
 
 def _sweep_up(rig: Rig, wanted: Points) -> Iterator[Kill]:
-    for point in _points(wanted, lambda: _effects_of_up(rig)):
+    for point in points_of(wanted, lambda: _effects_of_up(rig)):
         killed = rig.call("up", profile="orch.yaml", kill_before=point)
         again = rig.call("up", profile="orch.yaml")
         machines = len(rig.cloud.alive())
-        yield _seen(rig, "up", point, killed, again.error or "", machines)
+        yield seen(rig, "up", point, killed, again.error or "", machines)
 
 
 def _sweep_given_up(rig: Rig, wanted: Points) -> Iterator[Kill]:
     """`up` is killed, and nobody repeats it."""
-    for point in _points(wanted, lambda: _effects_of_up(rig)):
+    for point in points_of(wanted, lambda: _effects_of_up(rig)):
         killed = rig.call("up", profile="orch.yaml", kill_before=point)
-        yield _seen(rig, "up, only down", point, killed, "", len(rig.cloud.alive()))
+        yield seen(rig, "up, only down", point, killed, "", len(rig.cloud.alive()))
 
 
 def lives_at(rig: Rig, wanted: int) -> Iterator[Kill]:
@@ -94,9 +57,9 @@ def lives(rig: Rig, ups: Sequence[int | str], downs: Sequence[int | str]) -> Ite
         killed = rig.call("up", profile="orch.yaml", kill_before=up)
         again = rig.call("up", profile="orch.yaml")
         machines = len(rig.cloud.alive())
-        yield _seen(rig, "up", up, killed, again.error or "", machines, end=down is None)
+        yield seen(rig, "up", up, killed, again.error or "", machines, end=down is None)
         if down is not None:
-            yield _seen(rig, "down", down, rig.call("down", kill_before=down), "", 0)
+            yield seen(rig, "down", down, rig.call("down", kill_before=down), "", 0)
 
 
 def _prepared(rig: Rig) -> Rig:
@@ -111,12 +74,12 @@ def _prepared(rig: Rig) -> Rig:
 def _sweep_train(rig: Rig, wanted: Points) -> Iterator[Kill]:
     rig.do("up", profile="orch.yaml")
     rig.do("train", run_id="first")
-    points = _points(wanted, lambda: rig.do("train", run_id="second").count)
+    points = points_of(wanted, lambda: rig.do("train", run_id="second").count)
     for number, point in enumerate(points):
         name = f"train-{number}"
         killed = rig.call("train", run_id=name, kill_before=point)
         again = rig.call("train", run_id=name)
-        yield _seen(rig, "train", point, killed, again.error or _unsound(rig, name), 1, end=False)
+        yield seen(rig, "train", point, killed, again.error or _unsound(rig, name), 1, end=False)
     yield _ended(rig, "train")
 
 
@@ -129,12 +92,12 @@ def _sweep_pull(rig: Rig, wanted: Points) -> Iterator[Kill]:
         rig.call("attach", run_id="counted", kill_before=1)
         return rig.do("attach", run_id="counted").count
 
-    for number, point in enumerate(_points(wanted, counted)):
+    for number, point in enumerate(points_of(wanted, counted)):
         name = f"pull-{number}"
         rig.do("train", run_id=name, detach=True)
         killed = rig.call("attach", run_id=name, kill_before=point)
         again = rig.call("attach", run_id=name)
-        yield _seen(rig, "pull", point, killed, again.error or _unsound(rig, name), 1, end=False)
+        yield seen(rig, "pull", point, killed, again.error or _unsound(rig, name), 1, end=False)
     yield _ended(rig, "pull")
 
 
@@ -143,10 +106,10 @@ def _sweep_down(rig: Rig, wanted: Points) -> Iterator[Kill]:
         rig.do("up", profile="orch.yaml")
         return rig.do("down").count
 
-    for point in _points(wanted, counted):
+    for point in points_of(wanted, counted):
         rig.do("up", profile="orch.yaml")
         killed = rig.call("down", kill_before=point)
-        yield _seen(rig, "down", point, killed, "", 0)
+        yield seen(rig, "down", point, killed, "", 0)
 
 
 def _sweep_run(rig: Rig, wanted: Points) -> Iterator[Kill]:
@@ -155,12 +118,12 @@ def _sweep_run(rig: Rig, wanted: Points) -> Iterator[Kill]:
         rig.do("run", profile="orch.yaml", run_id="first")
         return rig.do("run", profile="orch.yaml", run_id="counted").count
 
-    for number, point in enumerate(_points(wanted, counted)):
+    for number, point in enumerate(points_of(wanted, counted)):
         name = f"run-{number}"
         killed = rig.call("run", profile="orch.yaml", run_id=name, kill_before=point)
         again = rig.call("run", profile="orch.yaml", run_id=name)
         machines = len(rig.cloud.alive())
-        yield _seen(rig, "run", point, killed, again.error or _unsound(rig, name), machines)
+        yield seen(rig, "run", point, killed, again.error or _unsound(rig, name), machines)
 
 
 def _sweep_retry(rig: Rig, wanted: Points) -> Iterator[Kill]:
@@ -175,13 +138,13 @@ def _sweep_retry(rig: Rig, wanted: Points) -> Iterator[Kill]:
         return rig.do("run", profile="orch.yaml", run_id="counted").count
 
     with _failing(rig.cloud.folder):
-        for number, point in enumerate(_points(wanted, counted)):
+        for number, point in enumerate(points_of(wanted, counted)):
             name = f"retry-{number}"
             killed = rig.call("run", profile="orch.yaml", run_id=name, kill_before=point)
             again = rig.call("run", profile="orch.yaml", run_id=name)
             machines = len(rig.cloud.alive())
             wrong = again.error or _unsound(rig, name) or _not_retried(rig, name)
-            yield _seen(rig, "retry", point, killed, wrong, machines)
+            yield seen(rig, "retry", point, killed, wrong, machines)
 
 
 WAITS_AT_FIRST = """
@@ -232,28 +195,21 @@ SWEEPS: dict[str, Callable[[Rig, Points], Iterator[Kill]]] = {
     "down": _sweep_down,
     "run": _sweep_run,
     "retry": _sweep_retry,
+    **IMAGE_SWEEPS,
 }
 OF_MEMORY = ("retry",)
 """Sweeps in which machines fail: the cloud in memory lets them."""
 
 
-def _seen(
-    rig: Rig, verb: str, point: int | str, killed: Outcome, repeated: str, machines: int, *, end: bool = True
-) -> Kill:
-    """What a kill came to; with `end`, after everything was ended."""
-    if end:
-        ended = rig.call("down", discard=True)
-        if ended.error and ended.exit_code != NO_LEASE:
-            repeated = repeated or ended.error
-    leaks = tuple(rig.leaks()) if end else ()
-    partial = tuple(rig.partial_files())
-    return Kill(rig.kind, verb, point, killed.last, killed.killed, repeated, machines, leaks, partial)
+def verbs_of(kind: str) -> list[str]:
+    """The verbs that are killed on such a cloud. Images of the one in memory die with their caller."""
+    return [verb for verb in SWEEPS if verb not in (IMAGE_SWEEPS if kind == "memory" else OF_MEMORY)]
 
 
 def _ended(rig: Rig, verb: str) -> Kill:
     """The end of a lease on which several runs were killed: nothing of it may be left."""
     ended = rig.do("down")
-    return _seen(rig, f"{verb}, then down", 0, ended, "", 0)
+    return seen(rig, f"{verb}, then down", 0, ended, "", 0)
 
 
 def _unsound(rig: Rig, run_id: str) -> str:

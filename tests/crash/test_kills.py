@@ -11,8 +11,10 @@ from pathlib import Path
 
 import pytest
 
+from tests.crash.image_sweeps import IMAGE_SWEEPS
+from tests.crash.kill import Kill, spread
 from tests.crash.rig import Rig, rig
-from tests.crash.sweep import OF_MEMORY, SWEEPS, Kill, lives_at, spread, sweep, table
+from tests.crash.sweep import OF_MEMORY, lives_at, sweep, table, verbs_of
 from tests.nightly import sampled
 
 POINTS = 3
@@ -33,7 +35,8 @@ def test_up_and_down_that_were_killed_leave_nothing(project: Rig) -> None:
 @pytest.mark.parametrize(
     "verb",
     sampled(
-        (verb for verb in SWEEPS if verb not in OF_MEMORY), {"up, only down", "pull", "run"}.__contains__
+        (verb for verb in verbs_of("memory") if verb not in OF_MEMORY),
+        {"up, only down", "pull", "run"}.__contains__,
     ),
 )
 def test_a_verb_that_was_killed_is_finished_by_itself_and_leaves_nothing(project: Rig, verb: str) -> None:
@@ -79,6 +82,23 @@ def test_the_same_of_real_machines(tmp_path: Path) -> None:
 @pytest.mark.nightly
 @pytest.mark.parametrize("verb", ["up", "train", "down"])
 def test_each_verb_on_real_machines(tmp_path: Path, verb: str) -> None:
+    with rig(tmp_path, "local") as project:
+        require_sound(list(sweep(project, verb, POINTS)))
+
+
+@pytest.mark.machine
+def test_an_image_that_is_not_whole_goes_with_the_next_look_at_images(tmp_path: Path) -> None:
+    """The bake is killed before the copy of the machine's files has its name, and nobody repeats it."""
+    with rig(tmp_path, "local") as project:
+        (kill,) = sweep(project, "image bake, only down", [r"os.rename .*/images/\.new-"])
+    assert kill.killed
+    assert kill.sound, kill
+
+
+@pytest.mark.machine
+@pytest.mark.nightly
+@pytest.mark.parametrize("verb", IMAGE_SWEEPS)
+def test_images_of_real_machines(tmp_path: Path, verb: str) -> None:
     with rig(tmp_path, "local") as project:
         require_sound(list(sweep(project, verb, POINTS)))
 

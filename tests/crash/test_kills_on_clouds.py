@@ -8,14 +8,17 @@ from __future__ import annotations
 
 import itertools
 import os
+import re
 from collections.abc import Iterator
 from pathlib import Path
 
 import pytest
 
 from tests.crash.emulated import CALLS, KINDS, Emulated, emulated
+from tests.crash.image_sweeps import IMAGE_SWEEPS
+from tests.crash.kill import Kill
 from tests.crash.rig import Rig, rig
-from tests.crash.sweep import Kill, lives, sweep
+from tests.crash.sweep import lives, sweep
 from tests.nightly import sampled
 
 pytestmark = [
@@ -61,4 +64,19 @@ ALWAYS = {("aws", "up, only down"), ("gcp", "run")}
     indirect=["cloud"],
 )
 def test_other_verbs(project: Rig, verb: str) -> None:
+    require_sound(list(sweep(project, verb, CALLS[project.kind, verb])))
+
+
+@pytest.mark.parametrize("cloud", sampled(KINDS, {"gcp"}.__contains__), indirect=True)
+def test_an_image_that_was_asked_for_is_found_again(project: Rig) -> None:
+    """The bake is killed when the cloud has begun to store it, and repeated."""
+    begun = [
+        point for point in CALLS[project.kind, "image bake"] if re.match("(CreateImage|POST global)", point)
+    ]
+    require_sound(list(sweep(project, "image bake", begun[-1:])))
+
+
+@pytest.mark.nightly
+@pytest.mark.parametrize("verb", IMAGE_SWEEPS)
+def test_images(project: Rig, verb: str) -> None:
     require_sound(list(sweep(project, verb, CALLS[project.kind, verb])))

@@ -11,6 +11,7 @@ from typing import Any
 
 import pytest
 
+from tests.clouds import gcp
 from tests.clouds.aws import Cloud
 from tests.clouds.ground_aws import grounded
 from tests.e2e.project import HELLO, Project, tiny
@@ -23,6 +24,17 @@ name: tiny
 cloud: aws
 region: us-east-1
 resources: {cpus: 2, memory: 1 GiB, disk: 10 GiB}
+max_duration: 30m
+train:
+  command: python train.py
+"""
+
+GOOGLE_PROFILE = """\
+version: 1
+name: tiny
+cloud: gcp
+zone: us-central1-a
+resources: {cpus: 2, memory: 8 GiB, disk: 12 GiB}
 max_duration: 30m
 train:
   command: python train.py
@@ -133,11 +145,6 @@ def test_where_no_image_can_be_made_that_is_said_by_name(here: Project) -> None:
     process = here.orch("image", "bake", "orch.yaml", "--yes", code=2, ORCH_LOCAL_TIER="process")
     assert "process" in process.err and "orch doctor" in process.err
     assert machines(here) == []
-    (here.folder / "orch.yaml").write_text(
-        AWS_PROFILE.replace("aws", "gcp").replace("us-east-1", "us-central1")
-    )
-    google = here.orch("image", "bake", "orch.yaml", "--yes", code=2)
-    assert "no images on gcp" in google.err and "Next:" in google.err
     here.orch("image", "bake", "orch.yaml", "--name", "Bad_Name", code=2)
     here.orch("image", "delete", "nobody-knows", code=2)
 
@@ -193,3 +200,71 @@ def test_on_aws_snapshots_of_an_interrupted_deletion_are_listed_and_deleted(
     rented.orch("down")
     rented.orch("image", "delete", "orch-mine")
     assert ec2.describe_snapshots(OwnerIds=["self"])["Snapshots"] == []
+
+
+# ---------------------------------------------------------------- Google Cloud, emulated
+
+
+@pytest.fixture(scope="module")
+def google() -> Iterator[gcp.Cloud]:
+    if os.geteuid() != 0:
+        pytest.skip("each instance needs a network of its own, so root")
+    with gcp.running() as made:
+        yield made
+
+
+@pytest.fixture
+def on_google(google: gcp.Cloud, tmp_path: Path) -> Iterator[Project]:
+    made = tiny(tmp_path / "project", tmp_path / "state", HELLO)
+    (made.folder / "orch.yaml").write_text(GOOGLE_PROFILE)
+    made.environ.update(google.env)
+    yield made
+    made.orch("down", "--discard")
+
+
+CARRIED_BY_NO_IMAGE = (
+    "etc/ssh/ssh_host_*",
+    "home/*/.ssh",
+    "root/.ssh",
+    "var/lib/orch*",
+    "var/lib/google/*",
+    "var/log/*",
+    "etc/sudoers.d/90-orch",
+    "etc/google_instance_id",
+    "etc/boto.cfg",
+    "home/orch/orch/runtime*",
+    "home/orch/orch/code*",
+)
+
+
+def test_on_google_an_image_holds_the_stack_and_no_identity(google: gcp.Cloud, on_google: Project) -> None:
+    made = baked(on_google)
+    assert (made["state"], made["region"]) == ("available", "") and made["usd_month"] > 0
+    (image,) = google.state()["images"]
+    assert image["name"] == made["name"] and google.state()["instances"] == []
+    files = Path(image["files"])
+    found = [str(path) for pattern in CARRIED_BY_NO_IMAGE for path in files.glob(pattern) if holds(path)]
+    assert found == []
+    assert (files / "home/orch/orch/stacks").is_dir() and (files / "etc/machine-id").read_text() == ""
+    assert on_google.json("plan", "orch.yaml")["image"] == made["name"]  # by the ledger: no cloud was asked
+    up = on_google.orch("up", "orch.yaml", "--yes")
+    assert "Stack: already there" in up.err and "uv:" not in up.err
+    held = on_google.orch("ssh", "sh", "-c", "cat ~/.ssh/authorized_keys; ls -d ~/orch/stacks")
+    assert held.out.count("ssh-ed25519") == 1
+    on_google.orch("train")
+    on_google.orch("down")
+    on_google.orch("image", "delete", made["name"])
+    assert google.state()["images"] == []
+    assert on_google.json("plan", "orch.yaml")["image"] is None
+
+
+def holds(path: Path) -> bool:
+    """Whether there is anything in it: a log that was emptied is no log."""
+    return path.is_dir() or path.stat().st_size > 0
+
+
+def test_on_google_what_could_not_be_stored_leaves_nothing(google: gcp.Cloud, on_google: Project) -> None:
+    google.faults({"method": "compute.images.insert", "kind": "quota", "metric": "IMAGES"})
+    said = on_google.orch("image", "bake", "orch.yaml", "--yes", code=4)
+    assert "IMAGES" in said.err and "The machine was deleted" in said.err and "Next:" in said.err
+    assert google.state()["instances"] == [] and google.state()["images"] == []

@@ -11,11 +11,11 @@ from datetime import datetime
 from typing import Any
 
 from orchestrator.errors import Fault, ProviderError
-from orchestrator.model import Offer
+from orchestrator.model import Machine, Offer
 from orchestrator.providers.gcp.clients import Clients
 from orchestrator.providers.gcp.faults import Quota, Refusal, of_operation
 from orchestrator.providers.gcp.images import Family, Image, parse_name, path_of
-from orchestrator.providers.gcp.names import last
+from orchestrator.providers.gcp.names import LABEL_ORIGIN, is_name, is_zone, last
 from orchestrator.providers.gcp.operations import follow, is_begun, is_done
 from orchestrator.providers.gcp.refusing import Asker, Doing, refused, understood
 
@@ -43,7 +43,7 @@ RULES = Doing("list the firewall rules", "compute.firewalls.list")
 CONNECT = Doing("connect the machines", "compute.firewalls.create")
 RECONNECT = Doing("change which machines are connected", "compute.firewalls.update")
 SEPARATE = Doing("separate the machines", "compute.firewalls.delete")
-FOLLOW_RULE = Doing("follow the change of the firewall rule", "compute.globalOperations.get")
+FOLLOW_CHANGE = Doing("follow the change", "compute.globalOperations.get")
 
 
 class Calls:
@@ -76,6 +76,15 @@ class Calls:
                 self._clients.instances.get, project=self.project, zone=zone, instance=name
             )
         return plain(found) if found is not None else None
+
+    def instance_of(self, machine: Machine) -> Json | None:
+        """Return the instance of the machine; None if it is gone. A later one with its name is another."""
+        require_named(machine)
+        found = self.instance(machine.zone, machine.id)
+        number = str(machine.detail.get("number", ""))
+        if found is None or number not in ("", str(found.get("id", ""))):
+            return None
+        return found
 
     def insert(self, zone: str, body: Json, request_id: str) -> Json:
         """Start the insert operation, or return the existing one: Google carries out each request id once."""
@@ -198,7 +207,7 @@ class Calls:
             raise ProviderError(Fault.TRANSIENT, message, code="StillMaking")
 
     def _project_operation(self, name: str) -> Json | None:
-        with self._refusing(FOLLOW_RULE):
+        with self._refusing(FOLLOW_CHANGE):
             found = self._unless_absent(
                 self._clients.project_operations.get, project=self.project, operation=name
             )
@@ -309,6 +318,14 @@ class Calls:
             return Asker("nobody", "which none is named for")
 
 
+def require_named(machine: Machine) -> None:
+    """Raise INVALID unless it can be a machine of this cloud."""
+    if not is_name(machine.id) or not is_zone(machine.zone):
+        raise ProviderError(
+            Fault.INVALID, f"{machine.id[:80]!r} in {machine.zone!r} is not a Google Cloud machine."
+        )
+
+
 def once() -> dict[str, Any]:
     """Make one attempt with a time limit; only RetryingProvider repeats calls."""
     return {"retry": None, "timeout": _CALL_S}
@@ -327,7 +344,8 @@ def _image(found: Json) -> Image:
     """Return the image. Raises INVALID for Windows, which runs no startup script of orch and has no shell."""
     if any(feature.get("type") == "WINDOWS" for feature in found.get("guestOsFeatures", ())):
         raise ProviderError(Fault.INVALID, f"The image {found['name']} runs Windows.", code="Image")
-    return Image(path_of(str(found["selfLink"])), int(found.get("diskSizeGb", 10)))
+    made_of = str(found.get("labels", {}).get(LABEL_ORIGIN, ""))
+    return Image(path_of(str(found["selfLink"])), int(found.get("diskSizeGb", 10)), made_of)
 
 
 def is_absence(refusal: Refusal) -> bool:

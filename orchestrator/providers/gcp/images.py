@@ -26,10 +26,18 @@ class Family:
 
 @dataclass(frozen=True)
 class Image:
-    """One image. `path` as projects/P/global/images/NAME; `disk_gib`: the smallest disk for it."""
+    """One image. `path` as projects/P/global/images/NAME; `disk_gib`: the smallest disk for it.
+    `made_of`: for an image that orch made, the project of the image that its machine booted.
+    """
 
     path: str
     disk_gib: int
+    made_of: str = ""
+
+    @property
+    def origin(self) -> str:
+        """The project that made the system in it."""
+        return self.made_of or self.path.split("/")[1]
 
 
 def families(offer: Offer) -> tuple[Family, ...]:

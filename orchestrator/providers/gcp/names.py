@@ -30,6 +30,13 @@ GUEST_NAMESPACE = "orch"
 GUEST_STATE = "state"
 """The guest attribute orch/state: begun, ready, or "failed N"; written by the first boot."""
 
+LABEL_IMAGE = "orch-image"
+LABEL_MACHINE = "orch-machine"
+LABEL_ORIGIN = "orch-origin"
+"""Labels of an image: its own name, the machine of which it was made, and the project whose image that
+machine booted.
+"""
+
 _NAME = re.compile(r"[a-z]([-a-z0-9]{0,61}[a-z0-9])?")
 _ZONE = re.compile(r"[a-z][a-z0-9]*(-[a-z0-9]+)*")
 _LABEL_KEY = re.compile(r"[a-z][a-z0-9_-]{0,62}")

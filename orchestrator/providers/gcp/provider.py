@@ -27,7 +27,7 @@ from orchestrator.model import (
     Provider,
 )
 from orchestrator.providers import made_there, tunnels
-from orchestrator.providers.beside import NoImages, NothingBeside
+from orchestrator.providers.beside import NothingBeside
 from orchestrator.providers.gcp import (
     endings,
     grouping,
@@ -40,17 +40,17 @@ from orchestrator.providers.gcp import (
     zones,
 )
 from orchestrator.providers.gcp import group as firewall_rule
-from orchestrator.providers.gcp.calls import INSERT
+from orchestrator.providers.gcp.baking import InstanceImages
+from orchestrator.providers.gcp.calls import INSERT, require_named
 from orchestrator.providers.gcp.clients import Clients
 from orchestrator.providers.gcp.faults import of_operation
+from orchestrator.providers.gcp.image_calls import ImageCalls
 from orchestrator.providers.gcp.names import (
     GUEST_NAMESPACE,
     GUEST_STATE,
     call_id,
     group_name,
     is_label,
-    is_name,
-    is_zone,
     machine_name,
 )
 from orchestrator.providers.gcp.os_login import OsLogin
@@ -82,17 +82,22 @@ def open_gcp(state: Path | None = None) -> Provider:  # noqa: ARG001 (Google kee
     return RetryingProvider(GcpProvider(os.environ))
 
 
-class GcpProvider(NothingBeside, NoImages):
+class _AllCalls(ImageCalls, PolicyCalls):
+    """The API calls for one project."""
+
+
+class GcpProvider(NothingBeside, InstanceImages):
     """Machines of one project. The environment is read at creation, the library is loaded at the first
     use.
     """
 
     name = "gcp"
     list_lag_s = 90.0
+    _calls: _AllCalls
 
     def __init__(self, environ: Mapping[str, str], *, silent_s: float = _SILENT_S) -> None:
         self._environ = dict(environ)
-        self._calls = PolicyCalls(Clients(self._environ))
+        self._calls = _AllCalls(Clients(self._environ))
         self._silent_s = silent_s
         self._bodies: dict[str, dict[str, Any]] = {}
         self._lives: dict[str, int] = {}
@@ -154,20 +159,11 @@ class GcpProvider(NothingBeside, NoImages):
         return [machine for machine in found if labels.items() <= machine.labels.items()]
 
     def find(self, machine: Machine) -> Machine | None:
-        instance = self._instance(machine)
+        instance = self._calls.instance_of(machine)
         return seen.machine(instance, self._calls.project) if instance is not None else None
 
-    def _instance(self, machine: Machine) -> Mapping[str, Any] | None:
-        """Return the instance; None if it does not exist, or is a later one with the same name."""
-        _require_named(machine)
-        instance = self._calls.instance(machine.zone, machine.id)
-        number = str(machine.detail.get("number", ""))
-        if instance is None or number not in ("", str(instance.get("id", ""))):
-            return None
-        return instance
-
     def delete(self, machine: Machine) -> None:
-        _require_named(machine)
+        require_named(machine)
         self._calls.delete(machine.zone, machine.id)
 
     def forget(self, machine: Machine) -> None:
@@ -177,7 +173,7 @@ class GcpProvider(NothingBeside, NoImages):
             self._os_login.remove(key)
 
     def endpoint(self, machine: Machine) -> Endpoint | NotYet | None:
-        _require_named(machine)
+        require_named(machine)
         instance = self._calls.instance(machine.zone, machine.id)
         if instance is None or seen.state(instance) is not MachineState.RUNNING:
             return None
@@ -211,7 +207,7 @@ class GcpProvider(NothingBeside, NoImages):
         """Return how a machine ended. One that Google has listed before and does not find any more
         has ended.
         """
-        _require_named(machine)
+        require_named(machine)
         number = str(machine.detail.get("number", ""))
         instance = self._calls.instance(machine.zone, machine.id)
         if (
@@ -228,7 +224,7 @@ class GcpProvider(NothingBeside, NoImages):
     def join(self, group: str, machines: Sequence[Machine], ports: range) -> Sequence[str]:
         """Connect the machines by a firewall rule; returns their internal addresses."""
         require_sound(group, ports)
-        found = [(machine.id, self._instance(machine)) for machine in machines]
+        found = [(machine.id, self._calls.instance_of(machine)) for machine in machines]
         return firewall_rule.join(self._calls, group, found, ports)
 
     def separate(self, group: str) -> None:
@@ -388,9 +384,3 @@ def _filter(labels: Labels) -> str:
             value = labels[key]
             return f"labels.{key}={value}" if value[0].isalpha() else f'labels.{key}="{value}"'
     return f"labels.{LABEL_LEASE}:*"
-
-
-def _require_named(machine: Machine) -> None:
-    if not is_name(machine.id) or not is_zone(machine.zone):
-        name = replace(machine, id=machine.id[:80]).id
-        raise ProviderError(Fault.INVALID, f"{name!r} in {machine.zone!r} is not a Google Cloud machine.")

@@ -18,6 +18,7 @@ from orchestrator.providers.gcp.readiness_calls import Questions
 from orchestrator.providers.gcp.refusing import pay_for
 from orchestrator.providers.gcp.request import Setting
 from orchestrator.providers.permissions import BILLING, RESOURCE_MANAGER, Permission
+from orchestrator.providers.permissions.gcp import OWN_IMAGE
 
 _POLICY = "orgpolicy.policy.get"
 
@@ -75,7 +76,7 @@ def grant(lost: Sequence[str], project: str, identity: str) -> str:
 
 def _applies(permission: Permission, environ: Mapping[str, str]) -> bool:
     """Return whether a permission must be granted in this project: using public images needs none here."""
-    return permission.applies(environ) and not permission.name.startswith("compute.images.")
+    return permission.applies(environ) and permission.when != OWN_IMAGE
 
 
 def _manager(lost: Refusal | None, project: str) -> Check:
@@ -124,6 +125,8 @@ def _permission(permission: Permission, granted: bool | None, project: str) -> C
         return unknown(
             Topic.PERMISSION, name, f"needed to {said}; checked only with {RESOURCE_MANAGER}", remedy
         )
+    if permission.instead:
+        return unknown(Topic.PERMISSION, name, f"not granted; without it {permission.instead}", remedy)
     if permission.needed == {"doctor"}:
         return unknown(Topic.PERMISSION, name, f"not granted; only `orch doctor` needs it, to {said}", remedy)
     return missing(Topic.PERMISSION, name, f"not granted in the project; needed to {said}", remedy)

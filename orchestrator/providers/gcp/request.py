@@ -150,7 +150,7 @@ def _shield(image: Image) -> Json:
     """Return all three Shielded VM options, which compute.requireShieldedVm requires, if the image works with
     them.
     """
-    secure = images.boots_securely(image.path.split("/")[1])
+    secure = images.boots_securely(image.origin)
     told = {"enableVtpm": True, "enableIntegrityMonitoring": True}
     return {**told, "enableSecureBoot": True} if secure else told
 
@@ -265,7 +265,12 @@ def _metadata(spec: MachineSpec, image: Image, login: Login | None) -> dict[str,
         "enable-guest-attributes": "TRUE",
         "block-project-ssh-keys": "TRUE",
         **_access(spec, login),
-        "startup-script": startup_script(spec.user_data, gpu=gpu, user=login.user if login else USER),
+        "startup-script": startup_script(
+            spec.user_data,
+            gpu=gpu,
+            mark=f"{machine_name(spec)} {spec.deadline.isoformat()}",
+            user=login.user if login else USER,
+        ),
         **({"install-nvidia-driver": "True"} if gpu else {}),
         **notes,
     }

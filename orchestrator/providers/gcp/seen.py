@@ -100,6 +100,12 @@ def user_of(instance: Json) -> str:
     return _notes(instance).get(NOTE_USER, USER)
 
 
+def origin(instance: Json) -> str:
+    """Return the project of the image that the machine booted; "" if it is not noted."""
+    path = _notes(instance).get(NOTE_IMAGE, "")
+    return path.split("/")[1] if path.startswith("projects/") else ""
+
+
 def state(instance: Json) -> MachineState:
     return _STATES.get(str(instance.get("status", "")), MachineState.PENDING)
 

@@ -5,6 +5,7 @@ it.
 from __future__ import annotations
 
 import base64
+import shlex
 import textwrap
 
 from orchestrator.providers import no_contact
@@ -23,7 +24,7 @@ cat >{delete_self} <<'END-OF-DELETE-SELF'
 {deletion}END-OF-DELETE-SELF
 {no_contact}
 begun=/var/lib/orch-first-boot
-[ ! -e "$begun" ] || exit 0
+[ "$(cat "$begun" 2>/dev/null)" != {mark} ] || exit 0
 
 tell() {{
     url=http://metadata.google.internal/computeMetadata/v1/instance/guest-attributes/{namespace}/$1
@@ -55,7 +56,7 @@ if command -v sudo >/dev/null 2>&1 && [ "${{real%/*}}" != /usr/local/bin ]; then
     chmod 755 /usr/local/bin/poweroff
 fi
 {user_data}{driver}
-: >"$begun"
+printf '%s\n' {mark} >"$begun"
 tell {state} ready
 exit 0
 """
@@ -97,13 +98,17 @@ fi
 """
 
 
-def startup_script(user_data: str, *, gpu: bool, user: str = USER) -> str:
+def startup_script(user_data: str, *, gpu: bool, mark: str, user: str = USER) -> str:
     """Return a script that runs `user_data` (a `#!` script or "") once as root, then reports that it is
-    ready. `user`: the login account.
+    ready.
+
+    `mark`: what no other machine has, so that one that boots the image of another has a first boot too.
+    `user`: the login account.
     """
     return _SCRIPT.format(
         namespace=GUEST_NAMESPACE,
         state=GUEST_STATE,
+        mark=shlex.quote(mark),
         user=user,
         upgrades=NO_UPGRADES,
         delete_self=_DELETE_SELF_AT,

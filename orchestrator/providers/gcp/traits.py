@@ -1,6 +1,7 @@
 """The facts about Google Cloud for shared code."""
 
 from orchestrator.model.cloud_traits import CloudTraits, Form, LabelForms, Places
+from orchestrator.model.images import ImageMarket
 from orchestrator.providers.gcp.disks import MARKET
 
 TRAITS = CloudTraits(
@@ -23,6 +24,7 @@ TRAITS = CloudTraits(
     terraform="terraform/gcp",
     disks=MARKET,
     close_types="(a2|a3|a4|a4x|c2|c2d|c3|c3d|g2|g4|h3|n2|n2d)-.+",
+    images=ImageMarket(0.05, "us-central1"),
     identity=Form(
         r"[a-z0-9-]{1,63}@[a-z0-9.-]+\.gserviceaccount\.com", "trainer@my-project.iam.gserviceaccount.com"
     ),

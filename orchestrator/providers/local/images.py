@@ -11,7 +11,7 @@ import os
 import secrets
 import subprocess
 from collections.abc import Iterator, Sequence
-from contextlib import contextmanager
+from contextlib import contextmanager, suppress
 from datetime import UTC, datetime
 from pathlib import Path
 from typing import Any
@@ -80,6 +80,7 @@ def store(machines: Path, name: str, labels: Labels, record: Record, guest: Gues
 
 def listed(machines: Path, labels: Labels) -> Sequence[MachineImage]:
     home = _home(machines)
+    _remove_unfinished(home)
     paths = sorted(home.glob("[!.]*")) if home.exists() else []
     images = (image for path in paths if (image := _image(path)))
     return [image for image in images if labels.items() <= image.labels.items()]
@@ -165,6 +166,23 @@ def _locked(machines: Path) -> Iterator[Path]:
     home.mkdir(parents=True, exist_ok=True, mode=0o700)
     with open(home / ".lock", "w") as file:
         fcntl.flock(file, fcntl.LOCK_EX)
-        for left in (*home.glob(".new-*"), *home.glob(".gone-*")):
-            erase(left)
+        _erase_unfinished(home)
         yield home
+
+
+def _remove_unfinished(home: Path) -> None:
+    """Remove what a call that was killed left, unless another one is at work."""
+    if not _unfinished(home):
+        return
+    with open(home / ".lock", "w") as file, suppress(BlockingIOError):
+        fcntl.flock(file, fcntl.LOCK_EX | fcntl.LOCK_NB)
+        _erase_unfinished(home)
+
+
+def _erase_unfinished(home: Path) -> None:
+    for left in _unfinished(home):
+        erase(left)
+
+
+def _unfinished(home: Path) -> Sequence[Path]:
+    return [*home.glob(".new-*"), *home.glob(".gone-*")]

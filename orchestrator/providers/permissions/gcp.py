@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Mapping
 from typing import Any
 
 from .kinds import OUR_NAMES, Api, Grant, Permission, uses
@@ -30,8 +31,13 @@ IDENTITY = "the profile names an identity"
 administrator permits it.
 """
 
-_OWN_IMAGE = "the profile names an image of a project that is not public"
+OWN_IMAGE = "orch made the image, or the profile names one of a project that is not public"
+_IMAGES: Mapping[str, Any] = {
+    "when": "orch image bake makes and deletes images",
+    "instead": "orch image makes and deletes no images",
+}
 _OWN_IMAGES = (Grant(("projects/{project}/global/images/*",)),)
+_OUR_IMAGES = (Grant((f"projects/{{project}}/global/images/{OUR_NAMES}*",)),)
 
 PERMISSIONS = (
     _gcp(
@@ -152,10 +158,10 @@ PERMISSIONS = (
     ),
     _gcp(
         "compute.globalOperations.get",
-        "confirm that the rule is in force",
+        "confirm that the rule is in force, and that an image is stored",
         "machines",
         "globalOperations.get",
-        when=_SEVERAL,
+        when=f"{_SEVERAL}, or {_IMAGES['when']}",
     ),
     *(
         _gcp(
@@ -196,18 +202,47 @@ PERMISSIONS = (
         "machines",
         "images.getFromFamily",
         grants=_OWN_IMAGES,
-        when=_OWN_IMAGE,
+        when=OWN_IMAGE,
     ),
-    _gcp(
-        "compute.images.get", "find an image", "machines", "images.get", grants=_OWN_IMAGES, when=_OWN_IMAGE
-    ),
+    _gcp("compute.images.get", "find an image", "machines", "images.get", grants=_OWN_IMAGES, when=OWN_IMAGE),
     _gcp(
         "compute.images.useReadOnly",
         "create a disk from an image",
         "machines",
         "instances.insert",
         grants=_OWN_IMAGES,
-        when=_OWN_IMAGE,
+        when=OWN_IMAGE,
+    ),
+    _gcp(
+        "compute.images.list",
+        "find the images that orch made",
+        "machines",
+        "images.list",
+        instead="images are not looked for, and every package is installed",
+    ),
+    _gcp(
+        "compute.instances.stop",
+        "stop a machine before an image is made of it",
+        "machines",
+        "instances.stop",
+        grants=_OUR_MACHINES,
+        **_IMAGES,
+    ),
+    _gcp(
+        "compute.disks.useReadOnly",
+        "make an image of its disk",
+        "machines",
+        "images.insert",
+        grants=_OUR_DISKS,
+        **_IMAGES,
+    ),
+    *(
+        _gcp(f"compute.images.{verb}", why, "machines", f"images.{method}", grants=_OUR_IMAGES, **_IMAGES)
+        for verb, method, why in (
+            ("create", "insert", "store an image"),
+            ("setLabels", "insert", "label it as it is made"),
+            ("delete", "delete", "delete an image"),
+        )
     ),
     _gcp("compute.machineTypes.list", "update the catalog's types", "catalog", "machineTypes.aggregatedList"),
     _gcp(

@@ -19,10 +19,23 @@ done
 rm -rf "$base"/stacks/*.seen.json "$base"/stacks/pylock.*.toml
 
 # What the first boot wrote: deadline, timers, and the rules that take root rights from the login user.
-rm -rf /var/lib/orch /etc/systemd/system/orch-* /etc/sudoers.d/zz-orch /usr/local/sbin/orch-confine
+if grep -qs /var/lib/orch/delete-self /usr/local/bin/poweroff; then rm -f /usr/local/bin/poweroff; fi
+rm -rf /var/lib/orch /var/lib/orch-first-boot /var/lib/orch-user-data /etc/systemd/system/orch-* \
+    /etc/sudoers.d/zz-orch /etc/sudoers.d/90-orch /usr/local/sbin/orch-confine
 if command -v cloud-init >/dev/null 2>&1; then cloud-init clean --logs >/dev/null 2>&1; fi
 rm -rf /var/lib/cloud/instance /var/lib/cloud/instances /var/lib/cloud/data /var/lib/cloud/sem
-rm -f /etc/instance_id /etc/google_instance_id /etc/sudoers.d/90-cloud-init-users
+rm -f /etc/instance_id /etc/sudoers.d/90-cloud-init-users
+
+# What Google's agent noted: accounts that it made, except the one that owns orch's folder, and who logged in by OS
+# Login. With another instance id it makes host keys and boto.cfg again.
+owner=${base#/home/}
+owner=${owner%%/*}
+for user in $(cat /var/lib/google/google_users 2>/dev/null); do
+    [ "$user" = "$owner" ] || userdel -f -r "$user" >/dev/null 2>&1
+done
+[ ! -e /etc/google_instance_id ] || rm -f /etc/google_instance_id /etc/boto.cfg
+[ ! -w /etc/hosts ] || sed -i '/# Added by Google/d' /etc/hosts
+rm -rf /var/lib/google/* /var/google-sudoers.d/* /var/google-users.d/*
 
 # Who it was, and what it was told.
 [ ! -e /etc/machine-id ] || : >/etc/machine-id

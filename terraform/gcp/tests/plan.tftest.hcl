@@ -64,7 +64,7 @@ run "with_everything" {
   }
 
   assert {
-    condition     = length(google_project_iam_member.orch) == 12 && length(google_storage_bucket_iam_member.use) == 3
+    condition     = length(google_project_iam_member.orch) == 15 && length(google_storage_bucket_iam_member.use) == 3
     error_message = "Not everybody may use orch who was named."
   }
 

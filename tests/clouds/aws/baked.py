@@ -1,14 +1,9 @@
-"""Images made of instances: CreateImage, what a disk holds, and what a launch of the image finds there.
-
-A disk is kept as copies of the folders in which an image could carry something away: the user's files, keys,
-identity, logs. A machine of the image starts with exactly these.
-"""
+"""Images made of instances: CreateImage, and the disks of stopped instances."""
 
 from __future__ import annotations
 
 import re
 import shutil
-import subprocess
 import tempfile
 import time
 from dataclasses import dataclass
@@ -22,19 +17,8 @@ from moto.ec2.utils import random_ami_id
 
 from tests.clouds.aws import images
 from tests.clouds.aws.settings import ACCOUNT, SETTINGS
+from tests.clouds.disk_files import copied
 
-FOLDERS = (
-    "home",
-    "root",
-    "opt/orch",
-    "var/lib/orch",
-    "var/lib/cloud",
-    "var/log",
-    "tmp",
-    "etc/systemd/system",
-)
-FILES = ("etc/machine-id", "etc/passwd", "etc/group", "etc/shadow")
-PATTERNS = ("etc/ssh/ssh_host_*", "etc/sudoers.d/*", "usr/local/sbin/*")
 _NAME = re.compile(r"[A-Za-z0-9()\[\] ./\-'@_]{3,128}\Z")
 
 
@@ -58,24 +42,7 @@ _DISKS: dict[str, Path] = {}
 
 def keep(instance: str, pid: int) -> None:
     """Copy the disk of an instance that stops, while its machine still shows its files."""
-    _DISKS[instance] = _copied(pid)
-
-
-def lay_out(files: Path, pid: int) -> None:
-    """Put the files of an image on the disk of a machine that has not booted yet."""
-    subprocess.run(["cp", "-a", f"{files}/.", f"/proc/{pid}/root/"], check=True, capture_output=True)
-
-
-def _copied(pid: int) -> Path:
-    files = Path(tempfile.mkdtemp(prefix="orch-aws-disk-"))
-    files.chmod(0o755)  # it becomes the mode of /
-    root = Path(f"/proc/{pid}/root")
-    found = [name for name in (*FOLDERS, *FILES) if (root / name).exists()]
-    found += [str(path.relative_to(root)) for pattern in PATTERNS for path in root.glob(pattern)]
-    for name in found:
-        (files / name).parent.mkdir(parents=True, exist_ok=True)
-        subprocess.run(["cp", "-a", str(root / name), str(files / name)], check=False, capture_output=True)
-    return files
+    _DISKS[instance] = copied(pid, "aws")
 
 
 def forget_all() -> None:
@@ -114,7 +81,7 @@ def create_image(self: Any) -> ActionResult:
     base = images.image(self.region, instance.image_id)
     assert base is not None
     if instance.state == "running" and life.guest is not None:
-        files = _copied(life.guest._pid)
+        files = copied(life.guest._pid, "aws")
     else:
         files = _DISKS.get(instance.id) or Path(tempfile.mkdtemp(prefix="orch-aws-disk-"))
     image = images.Image(

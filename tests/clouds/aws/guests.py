@@ -16,6 +16,7 @@ from orchestrator.providers.local.computer import this_computer
 from orchestrator.providers.local.provider import LocalProvider
 from orchestrator.providers.local.store import Folder, Guest
 from orchestrator.providers.local.survey import survey
+from tests.clouds import disk_files
 from tests.clouds.aws import baked, cloudinit
 from tests.clouds.aws.imds import Metadata, Service
 from tests.clouds.aws.settings import SETTINGS
@@ -89,7 +90,7 @@ class Guests:
             raise RuntimeError(f"the machine of {instance} ended at once")
         service = Service(guest.pid, metadata) if guest.interface else None
         if files is not None:
-            baked.lay_out(files, guest.pid)
+            disk_files.lay_out(files, guest.pid)
         with contextlib.suppress(OSError):  # it may have ended already
             Path(f"/proc/{guest.pid}/root{cloudinit.READY}").touch()
         return Running(machine, folder, guest, service)

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Mapping
 
-from tests.clouds.gcp import firewalls, placements, sold, things
+from tests.clouds.gcp import firewalls, images, placements, sold, things
 from tests.clouds.gcp.call import Call
 from tests.clouds.gcp.errors import Json
 
@@ -39,9 +39,11 @@ CALLS: Mapping[str, Callable[[Call], Json]] = {
         "acceleratorTypes.list": sold.list_accelerator_types,
         "acceleratorTypes.aggregatedList": sold.aggregated_accelerator_types,
         "diskTypes.get": sold.get_disk_type,
-        "images.getFromFamily": sold.image_from_family,
-        "images.get": sold.get_image,
-        "images.list": sold.list_images,
+        "images.getFromFamily": images.from_family,
+        "images.get": images.get,
+        "images.list": images.list_images,
+        "images.insert": images.insert,
+        "images.delete": images.delete,
         "projects.get": sold.get_project,
         "networks.get": sold.get_network,
         "subnetworks.get": sold.get_subnetwork,

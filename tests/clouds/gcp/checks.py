@@ -5,11 +5,12 @@ from __future__ import annotations
 import re
 from dataclasses import dataclass
 from datetime import datetime
+from pathlib import Path
 
 from tests.clouds.gcp import facts, placing, policies, reserved
 from tests.clouds.gcp.errors import ApiError, Json, invalid, not_found, required
 from tests.clouds.gcp.facts import Image, MachineType
-from tests.clouds.gcp.world import World
+from tests.clouds.gcp.world import OwnImage, World
 
 SHORTEST_RUN_S = 30
 LONGEST_RUN_S = 120 * 86400
@@ -18,10 +19,11 @@ N1_GPU_COUNTS = (1, 2, 4, 8)
 
 @dataclass(frozen=True)
 class Order:
-    """What an insert comes to: type, image, boot disk size in GB, GPUs by type."""
+    """What an insert comes to: type, image and the files in it, boot disk size in GB, GPUs by type."""
 
     machine_type: MachineType
     image: Image
+    files: Path | None
     disk: int
     gpu: str
     gpus: int
@@ -33,7 +35,7 @@ def check_insert(world: World, zone: str, body: Json) -> Order:
         if not body.get(name):
             raise required(name)
     machine_type = _machine_type(world, zone, body["machineType"])
-    image, disk = _boot_disk(world, zone, body, machine_type)
+    source, disk = _boot_disk(world, zone, body, machine_type)
     gpu, gpus = _accelerators(world, zone, body, machine_type)
     _check_scheduling(body.get("scheduling", {}), bool(gpus))
     _check_network(world, zone, body)
@@ -44,7 +46,7 @@ def check_insert(world: World, zone: str, body: Json) -> Order:
     policies.check_insert(world, zone, body)
     reserved.check_insert(world, zone, body)
     placing.check_insert(world, zone, body, machine_type.family)
-    return Order(machine_type, image, disk, gpu, gpus)
+    return Order(machine_type, source.base, source.files, disk, gpu, gpus)
 
 
 def _machine_type(world: World, zone: str, reference: str) -> MachineType:
@@ -62,7 +64,7 @@ def _machine_type(world: World, zone: str, reference: str) -> MachineType:
     return machine_type
 
 
-def _boot_disk(world: World, zone: str, body: Json, machine_type: MachineType) -> tuple[Image, int]:
+def _boot_disk(world: World, zone: str, body: Json, machine_type: MachineType) -> tuple[OwnImage, int]:
     disks = body.get("disks", [])
     boot = [(number, disk) for number, disk in enumerate(disks) if disk.get("boot")]
     if not disks:
@@ -79,9 +81,12 @@ def _boot_disk(world: World, zone: str, body: Json, machine_type: MachineType) -
     reference = parameters.get("sourceImage", "")
     if not reference:
         raise required(f"{field}.sourceImage")
-    image = world.facts.image(reference, world.settings.project)
-    if image is None:
+    source = world.image(reference)
+    if source is None:
         raise invalid(f"{field}.sourceImage", reference, "The referenced image resource cannot be found.")
+    image = source.base
+    if source.shape["status"] != "READY":
+        raise ApiError(400, "resourceNotReady", f"The resource '{image.path}' is not ready")
     if image.architecture != machine_type.architecture:
         raise ApiError(
             400,
@@ -97,7 +102,7 @@ def _boot_disk(world: World, zone: str, body: Json, machine_type: MachineType) -
         raise invalid(f"{field}.diskSizeGb", size, why)
     if size > 65536:
         raise invalid(f"{field}.diskSizeGb", size, "Disk size cannot be larger than 65536 GB.")
-    return image, size
+    return source, size
 
 
 def _check_other_disk(number: int, disk: Json) -> None:

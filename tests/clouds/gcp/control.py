@@ -3,7 +3,7 @@
 POST   /_test/faults            one fault or a list of them: see faults.py
 GET    /_test/faults            those to come
 DELETE /_test/faults
-GET    /_test/state             requests seen (with bodies), instances, disks, operations, faults, settings
+GET    /_test/state             requests seen (with bodies), what there is, operations, faults, settings
 POST   /_test/settings          any of world.Settings, from now on
 POST   /_test/instances/NAME/preempt  {"notice_s": 30}: Spot only
 POST   /_test/instances/NAME/{kill,freeze,thaw,partition,heal,fill_disk,free_disk}
@@ -65,6 +65,7 @@ def state(world: World) -> Json:
                 "requests": world.requests,
                 "instances": [instance.shape for instance in world.instances.values()],
                 "disks": list(world.disks.values()),
+                "images": [{**each.shape, "files": str(each.files or "")} for each in world.images.values()],
                 "operations": list(world.operations.values()),
                 "faults": _faults(world),
                 "placements": list(world.placements.values()),

@@ -61,6 +61,14 @@ class Image:
     cloud_init: bool
     root_login: bool
     deprecated: bool = False
+    drivers: bool = False
+
+    @property
+    def features(self) -> list[dict[str, str]]:
+        """guestOsFeatures: what the virtual hardware may offer it."""
+        windows = ["WINDOWS"] if self.project == "windows-cloud" else []
+        names = ["UEFI_COMPATIBLE", "VIRTIO_SCSI_MULTIQUEUE", "GVNIC", *windows]
+        return [{"type": name} for name in names]
 
     @property
     def path(self) -> str:
@@ -69,7 +77,7 @@ class Image:
     @property
     def driver(self) -> bool:
         """Whether NVIDIA's driver comes with it."""
-        return "nvidia" in self.name
+        return self.drivers or "nvidia" in self.name
 
 
 @dataclass(frozen=True)

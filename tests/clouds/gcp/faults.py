@@ -118,8 +118,8 @@ def _stockout_with_details(fault: Fault, place: Place) -> OperationError:
 
 
 def quota_exceeded(metric: str, limit: float, place: Place) -> OperationError:
-    """The operation error of a quota; GPUS_ALL_REGIONS alone is not of one region."""
-    everywhere = metric.endswith("_ALL_REGIONS")
+    """The operation error of a quota; those of the project as a whole are of no region."""
+    everywhere = metric.endswith("_ALL_REGIONS") or not place.region
     where = "globally" if everywhere else f"in region {place.region}"
     name = f"{metric.replace('_', '-')}-per-project" + ("" if everywhere else "-region")
     quota = {

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import secrets
+import shutil
 import threading
 import time
 from typing import Any
@@ -10,7 +11,7 @@ from typing import Any
 import yaml
 
 from orchestrator.errors import ProviderError
-from tests.clouds import driver
+from tests.clouds import disk_files, driver
 from tests.clouds.gcp import operations, placing, shapes
 from tests.clouds.gcp.checks import Order
 from tests.clouds.gcp.errors import ApiError, Json, OperationError, exists
@@ -111,6 +112,8 @@ class Lifecycle:
         identity = f"{instance.name}-{instance.zone}-{secrets.token_hex(2)}"
         try:
             running = self.machines.start(identity, order.disk << 30, guest)
+            if order.files is not None:  # it boots once its metadata server answers
+                disk_files.lay_out(order.files, running.pid)
         except (ProviderError, RuntimeError) as error:
             message = f"The emulator has no machine: {error}"
             raise OperationError("INTERNAL_ERROR", message, (500, "INTERNAL SERVER ERROR")) from error
@@ -171,6 +174,9 @@ class Lifecycle:
         self._world.network.set({})
         if self._world.settings.machines:
             self.machines.end_all()
+        images = (image.files for image in self._world.images.values())
+        for path in filter(None, (*self._world.disk_files.values(), *images)):
+            shutil.rmtree(path, ignore_errors=True)
 
     def _watch(self, instance: Instance, end: float | None) -> None:
         """Until the instance has ended by whatever means."""
@@ -210,6 +216,7 @@ class Lifecycle:
 
     def _halt(self, instance: Instance) -> None:
         with instance.power:
+            self._keep_disk(instance)
             self._plug_off(instance)
             with self._world.change():
                 instance.shape["lastStopTimestamp"] = timestamp()
@@ -227,8 +234,17 @@ class Lifecycle:
                     key = (instance.zone, disk["source"].rpartition("/")[2])
                     if disk["autoDelete"]:
                         world.disks.pop(key, None)
+                        world.disk_files.pop(key, None)
                     elif key in world.disks:
                         world.disks[key]["users"] = []
+
+    def _keep_disk(self, instance: Instance) -> None:
+        """Its disk outlives it; that of a guest that powered itself off is gone, and nobody reads it."""
+        machine = instance.machine
+        if isinstance(machine, Running) and machine.alive():
+            kept = disk_files.copied(machine.pid, "gcp")
+            with self._world.change():
+                self._world.disk_files[instance.zone, instance.name] = kept
 
     def _plug_off(self, instance: Instance) -> None:
         server = self._servers.pop(instance.shape["id"], None)

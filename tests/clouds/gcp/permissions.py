@@ -55,6 +55,11 @@ NEEDED: Mapping[str, tuple[str, ...]] = {
     "compute.resourcePolicies.insert": ("compute.resourcePolicies.create",),
     "compute.resourcePolicies.delete": ("compute.resourcePolicies.delete",),
     "compute.regionOperations.get": ("compute.regionOperations.get",),
+    "compute.images.insert": ("compute.images.create",),
+    "compute.images.list": ("compute.images.list",),
+    "compute.images.get": ("compute.images.get",),
+    "compute.images.getFromFamily": ("compute.images.getFromFamily",),
+    "compute.images.delete": ("compute.images.delete",),
 }
 """Images of public projects need none in one's own."""
 
@@ -78,16 +83,25 @@ def needed(method: str, body: Json) -> list[str]:
             ),
         }
         wanted += [name for name, present in fields.items() if present]
+    if method == "compute.images.insert":
+        wanted += ["compute.disks.useReadOnly"] if body.get("sourceDisk") else []
+        wanted += ["compute.images.setLabels"] if body.get("labels") else []
     return wanted
 
 
 def require(world: World, method: str, path: Mapping[str, str], body: Json) -> None:
     """ApiError 403 for a permission that the caller is said to lack."""
-    for name in needed(method, body):
+    own = f"projects/{world.settings.project}/"
+    if method.startswith("compute.images.") and path["project"] != world.settings.project:
+        return
+    wanted = needed(method, body)
+    if any(own in one.get("initializeParams", {}).get("sourceImage", "") for one in body.get("disks", [])):
+        wanted.append("compute.images.useReadOnly")
+    for name in wanted:
         if name in world.settings.denied:
             where = [part for key in ("zone", "region") if key in path for part in (f"{key}s", path[key])]
             noun = "instances" if "instances" in method else method.split(".")[1]
-            last = path.get("instance") or path.get("resource") or body.get("name") or ""
+            last = path.get("instance") or path.get("image") or path.get("resource") or body.get("name") or ""
             resource = world.path(*where, noun, *filter(None, [last]))
             message = f"Required '{name}' permission for '{resource}'"
             raise ApiError(403, "forbidden", message)

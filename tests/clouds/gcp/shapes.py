@@ -129,6 +129,7 @@ def boot_disk(world: World, zone: str, asked: Json, shape: Json, order: Order) -
         "labels": parameters.get("labels", {}),
         "labelFingerprint": fingerprint(),
         "architecture": order.image.architecture,
+        "guestOsFeatures": order.image.features,
         "users": [shape["selfLink"]],
         "physicalBlockSizeBytes": "4096",
     }

@@ -1,11 +1,11 @@
-"""The methods that tell what is sold where: zones, regions, machine types, GPUs, disk types, images."""
+"""The methods that tell what is sold where: zones, regions, machine types, GPUs, disk types."""
 
 from __future__ import annotations
 
 from tests.clouds.gcp.call import Call, aggregated_by_zone, listed
 from tests.clouds.gcp.errors import Json, not_found
-from tests.clouds.gcp.facts import DISK_TYPES, Image, MachineType, region_of
-from tests.clouds.gcp.world import ROOT, World, timestamp
+from tests.clouds.gcp.facts import DISK_TYPES, MachineType, region_of
+from tests.clouds.gcp.world import World
 
 EPOCH = "1969-12-31T16:00:00.000-08:00"
 
@@ -78,27 +78,6 @@ def get_disk_type(call: Call) -> Json:
         "zone": zone,
         "creationTimestamp": EPOCH,
     }
-
-
-def image_from_family(call: Call) -> Json:
-    project, family = call.path["project"], call.path["family"]
-    found = call.world.facts.family_image(project, family)
-    if found is None:
-        raise not_found(f"projects/{project}/global/images/family/{family}")
-    return _image(found)
-
-
-def get_image(call: Call) -> Json:
-    project, name = call.path["project"], call.path["image"]
-    for image in call.world.facts.images:
-        if (image.project, image.name) == (project, name):
-            return _image(image)
-    raise not_found(f"projects/{project}/global/images/{name}")
-
-
-def list_images(call: Call) -> Json:
-    mine = [_image(image) for image in call.world.facts.images if image.project == call.path["project"]]
-    return listed(call, "image", "global/images", mine)
 
 
 def get_project(call: Call) -> Json:
@@ -200,26 +179,3 @@ def _accelerator(world: World, zone: str, name: str) -> Json:
         "selfLink": world.url("zones", zone, "acceleratorTypes", name),
         "creationTimestamp": EPOCH,
     }
-
-
-def _image(image: Image) -> Json:
-    windows = ["WINDOWS"] if image.project == "windows-cloud" else []
-    features = ["UEFI_COMPATIBLE", "VIRTIO_SCSI_MULTIQUEUE", "GVNIC", *windows]
-    shown: Json = {
-        "kind": "compute#image",
-        "id": str(10**18 + sum(map(ord, image.path))),
-        "name": image.name,
-        "family": image.family,
-        "status": "READY",
-        "architecture": image.architecture,
-        "diskSizeGb": str(image.disk),
-        "archiveSizeBytes": str(image.disk << 29),
-        "sourceType": "RAW",
-        "guestOsFeatures": [{"type": feature} for feature in features],
-        "selfLink": ROOT + image.path,
-        "creationTimestamp": timestamp(1_790_000_000),
-        "storageLocations": ["us"],
-    }
-    if image.deprecated:
-        shown["deprecated"] = {"state": "DEPRECATED"}
-    return shown

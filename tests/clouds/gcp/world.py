@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import itertools
+import re
 import secrets
 import threading
 import time
@@ -14,7 +15,7 @@ from pathlib import Path
 from typing import Any
 
 from tests.clouds.gcp.errors import Json, not_found
-from tests.clouds.gcp.facts import Facts, load, region_of
+from tests.clouds.gcp.facts import Facts, Image, load, region_of
 from tests.clouds.gcp.faults import Faults
 from tests.clouds.vpc import Network
 
@@ -42,7 +43,7 @@ class Settings:
     show what was created; hostkey_s: from boot until the guest reports its host keys; login_s: until it has
     the users of ssh-keys; startup_s: until it runs the startup-script, which waits for cloud-final and snapd
     (GoogleCloudPlatform/guest-agent#84); soft_off_s: between the power button and the plug when a deadline
-    ends an instance. machines: whether instances are real.
+    ends an instance; image_s: until an image is stored. machines: whether instances are real.
     quotas: limit by metric, for every region ("*_ALL_REGIONS": the project), or by "region/metric".
     denied: permissions that the caller lacks. networks: by name, each with a subnetwork of that name.
     firewalls: rules of a network by its name. policies: of the organisation, by constraint:
@@ -64,6 +65,7 @@ class Settings:
     login_s: float = 0.0
     startup_s: float = 0.0
     soft_off_s: float = 2.0
+    image_s: float = 0.5
     machines: bool = True
     signers: dict[str, str] = field(default_factory=dict)
     clock_ahead_s: float = 0.0
@@ -133,6 +135,15 @@ class Instance:
         return {item["key"]: item.get("value", "") for item in self.shape["metadata"].get("items", [])}
 
 
+@dataclass
+class OwnImage:
+    """An image of this project. `base`: the system in it; `files`: what its disk held."""
+
+    shape: Json
+    base: Image
+    files: Path | None
+
+
 class World:
     """One project. `changed` is notified after every change; hold it while reading or changing."""
 
@@ -144,6 +155,8 @@ class World:
         self.changed = threading.Condition(threading.RLock())
         self.instances: dict[tuple[str, str], Instance] = {}
         self.disks: dict[tuple[str, str], Json] = {}
+        self.disk_files: dict[tuple[str, str], Path] = {}  # of disks whose instance is stopped
+        self.images: dict[str, OwnImage] = {}
         self.operations: dict[str, Json] = {}
         self.by_request: dict[tuple[str, str], str] = {}
         self.requests: list[Json] = []
@@ -187,6 +200,16 @@ class World:
         if found is None or found.visible_at > time.time():
             raise not_found(self.path("zones", zone, "instances", name))
         return found
+
+    def image(self, reference: str) -> OwnImage | None:
+        """An image of this project or a public one, by URL or part of one."""
+        found = re.search(r"(?:projects/([^/]+)/)?global/images/([^/]+)$", reference)
+        if found is not None and found[1] in (None, self.settings.project):
+            with self.changed:
+                return self.images.get(found[2])
+        public = self.facts.image(reference, self.settings.project)
+        shape: Json = {"status": "READY", "guestOsFeatures": public.features if public else []}
+        return OwnImage(shape, public, None) if public else None
 
     def visible(self, zone: str) -> list[Json]:
         now = time.time()

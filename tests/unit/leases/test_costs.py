@@ -54,6 +54,22 @@ def rented(
     return ledger
 
 
+def test_images_that_cost_are_named_until_they_are_deleted(tmp_path: Path) -> None:
+    ledger = rented(tmp_path, "a", NOVEMBER, NOVEMBER + HOUR)
+    again = rented(tmp_path, "b", NOVEMBER, NOVEMBER + HOUR)
+    stored = {"cloud": "gcp", "region": "", "labels": {}, "disk": 20 << 30, "stored": 4 << 30}
+    for one in (ledger, again):  # the same, found there
+        one.append("image.made", name="orch-x", **stored)
+    again.append("image.made", name="orch-here", **{**stored, "cloud": "local"})
+    found = costs(tmp_path, now=NOW)
+    assert [(one.image, one.cloud, one.usd_month) for one in found.images] == [("orch-x", "gcp", 0.2)]
+    assert "1 image, at most $0.20 a month" in costs_text(found.as_json(), running=found.running)
+    ledger.append("image.deleted", name="orch-x")
+    gone = costs(tmp_path, now=NOW)
+    assert gone.images == ()
+    assert "orch image" not in costs_text(gone.as_json(), running=gone.running)
+
+
 def test_leases_projects_and_months_are_summed_up(tmp_path: Path) -> None:
     one, two = tmp_path / "one", tmp_path / "two"
     rented(one, "a", NOVEMBER - 2 * HOUR, NOVEMBER + 3 * HOUR)

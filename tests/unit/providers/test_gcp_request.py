@@ -292,7 +292,25 @@ def test_an_offer_of_a_region_becomes_one_of_each_zone() -> None:
 @pytest.mark.parametrize("gpu", [False, True])
 @pytest.mark.parametrize("user_data", ["", SPEC.user_data, "#!/bin/sh\n" + "x" * 5000 + "\nEOF\n"])
 def test_the_script_of_the_first_boot_is_shell(gpu: bool, user_data: str) -> None:
-    script = startup_script(user_data, gpu=gpu)
+    script = startup_script(user_data, gpu=gpu, mark="orch-x-1 it's")
     assert script.startswith("#!/bin/sh\n")
     done = subprocess.run(["sh", "-n"], input=script, text=True, capture_output=True)
     assert done.returncode == 0, done.stderr
+
+
+def test_a_machine_of_another_s_image_has_a_first_boot_too() -> None:
+    """What the image's machine noted there must not count: it would never tell that it is ready."""
+    scripts = [
+        next(item["value"] for item in body["metadata"]["items"] if item["key"] == "startup-script")
+        for body in (made(), made(attempt=2), made(deadline=SPEC.deadline + timedelta(seconds=1)))
+    ]
+    assert len(set(scripts)) == len(scripts)
+
+
+@pytest.mark.parametrize(("made_of", "secure"), [("ubuntu-os-cloud", True), ("windows-cloud", None)])
+def test_an_image_that_orch_made_boots_as_securely_as_what_it_was_made_of(
+    made_of: str, secure: bool | None
+) -> None:
+    image = Image("projects/mine/global/images/orch-x", 10, made_of)
+    body = instance(SPEC, Setting("p"), image, NOW)
+    assert body["shieldedInstanceConfig"].get("enableSecureBoot") is secure

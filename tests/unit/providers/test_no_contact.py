@@ -141,7 +141,7 @@ def test_a_machine_of_google_with_an_identity_deletes_itself(
     server = http.server.ThreadingHTTPServer(("127.0.0.1", 0), Metadata)
     threading.Thread(target=server.serve_forever, daemon=True).start()
     here = f"http://127.0.0.1:{server.server_port}"
-    script = startup_script("", gpu=False)
+    script = startup_script("", gpu=False, mark="orch-tiny-1")
     text = script.partition("<<'END-OF-DELETE-SELF'\n")[2].partition("END-OF-DELETE-SELF\n")[0]
     for there in ("http://metadata.google.internal", "https://compute.googleapis.com"):
         text = text.replace(there, here)

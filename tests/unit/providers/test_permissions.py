@@ -16,7 +16,7 @@ import orchestrator
 from orchestrator import catalog
 from orchestrator.model import LABEL_LEASE, MachineSpec, Need
 from orchestrator.providers import permissions
-from orchestrator.providers.gcp import calls, request
+from orchestrator.providers.gcp import calls, image_calls, request
 from orchestrator.providers.gcp.images import Image
 from orchestrator.providers.gcp.names import machine_name
 from orchestrator.providers.gcp.refusing import Doing
@@ -156,7 +156,8 @@ def test_actions_of_aws_exist() -> None:
 
 
 def test_what_google_refuses_is_named_from_the_table() -> None:
-    doings = [value for value in vars(calls).values() if isinstance(value, Doing)]
+    modules = (calls, image_calls)
+    doings = [one for module in modules for one in vars(module).values() if isinstance(one, Doing)]
     assert doings
     for doing in doings:
         assert permissions.named(doing.permission).cloud == "gcp"

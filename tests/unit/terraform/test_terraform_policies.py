@@ -64,7 +64,7 @@ def test_google_grants_the_table_and_no_more() -> None:
     granted = granted_by_google("gcp/roles.json") | granted_by_google("gcp/tunnel-roles.json")
     wanted = set()
     for name, resource, _ in table("gcp"):
-        ours = re.search(r"/(instances|disks|firewalls)/(orch-[a-z-]*)\*$", resource)
+        ours = re.search(r"/(instances|disks|firewalls|images)/(orch-[a-z-]*)\*$", resource)
         kind, prefix = ours.groups() if ours else ("", "")
         condition = f"resource.name.extract('/{kind}/{{name}}').startsWith('{prefix}')"
         wanted.add((name, condition if ours else ""))

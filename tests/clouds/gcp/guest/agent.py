@@ -25,6 +25,7 @@ from typing import Any
 
 Json = dict[str, Any]
 GUEST = json.loads(base64.b64decode("@GUEST@"))  # cloud_init, root_login, hostkey_s, …
+USERS = "/var/lib/google/google_users"
 ROOT = "http://169.254.169.254/computeMetadata/v1/"
 _SU = "auth sufficient pam_permit.so\naccount sufficient pam_permit.so\nsession required pam_permit.so\n"
 _SUDO = """#!/bin/sh
@@ -102,6 +103,12 @@ def prepare_image() -> None:
         write("/usr/bin/nvidia-smi", GUEST["nvidia_smi"], 0o755)
 
 
+def note_instance() -> None:
+    """As Google's agent and its boto.cfg know the machine from then on."""
+    write("/etc/google_instance_id", metadata("instance/id") + "\n")
+    write("/etc/boto.cfg", "[GSUtil]\ndefault_project_id = " + metadata("project/numeric-project-id") + "\n")
+
+
 def publish_host_keys() -> None:
     time.sleep(GUEST["hostkey_s"])
     lines = [path.read_text().strip() for path in sorted(Path("/etc/ssh").glob("ssh_host_*_key.pub"))]
@@ -146,7 +153,7 @@ def grant_keys() -> None:
         authorize(user, lines)
     for user in known_users() - set(keys):
         authorize(user, [])
-    write("/var/lib/google/users", "\n".join(keys) + "\n")
+    write(USERS, "\n".join(keys) + "\n")
 
 
 def grant_profiles() -> None:
@@ -166,7 +173,7 @@ def grant_profiles() -> None:
 
 
 def known_users() -> set[str]:
-    path = Path("/var/lib/google/users")
+    path = Path(USERS)
     return set(path.read_text().split()) if path.exists() else set()
 
 
@@ -320,8 +327,9 @@ def watch() -> None:
 
 def main() -> None:
     signal.signal(signal.SIGINT, signal.SIG_DFL)
+    await_metadata_server()  # until then its disk is not whole
     prepare_image()
-    await_metadata_server()
+    note_instance()
     config: Json = {}
     script = ""
     user_data = metadata("instance/attributes/user-data") if GUEST["cloud_init"] else ""
