@@ -123,7 +123,7 @@ def edit(script: Path, number: int) -> None:
 
 
 def runs(folder: Path) -> set[Path]:
-    return set((folder / "runs").iterdir()) if (folder / "runs").exists() else set()
+    return {path for path in (folder / "runs").glob("*") if path.is_dir()}
 
 
 def require_same(one: Path, other: Path) -> None:
