@@ -110,16 +110,22 @@ def descendants(root: int) -> List[Stat]:
 def members(session: int, since: Optional[int], marker: str) -> List[int]:
     """Return live processes of a run: of its session, or with `marker` (its trace) in their environment.
 
-    `since` is when the run's first process began: an older process of that session belongs to another session
-    with the same number.
+    `since` is when the run's first process, the leader of the session, began. The kernel gives its number
+    away once the session is empty: a leader that began at another time has a session of its own.
     """
     own = os.getpid()
+    leader = start_of(session)
+    if since is not None and leader is not None and leader != since:
+        session = 0
     return [
         entry.pid
         for entry in _all()
         if entry.pid != own
         and not entry.zombie
-        and ((entry.session == session and entry.start >= (since or 0)) or _carries(entry.pid, marker))
+        and (
+            (session and entry.session == session and entry.start >= (since or 0))
+            or _carries(entry.pid, marker)
+        )
     ]
 
 
@@ -130,6 +136,12 @@ def signal_all(pids: Iterable[int], number: int) -> None:
             os.kill(pid, number)
         except (ProcessLookupError, PermissionError):
             continue
+
+
+def signal_exactly(pid: int, start: Optional[int], number: int) -> None:
+    """Send the signal to that process if it still lives, never to one that reuses its number."""
+    if alive(pid, start):
+        signal_all([pid], number)
 
 
 def signal_group(leader: int, number: int) -> None:

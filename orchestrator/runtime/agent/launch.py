@@ -174,7 +174,8 @@ def cancel(run: RunDir, grace: float) -> Dict[str, Any]:
         started = rundir.read_json(run.started)
         if started is not None and not os.path.exists(run.cancel):
             rundir.write_json(run.cancel, {"grace": grace})
-            processes.signal_all([started["supervisor"]["pid"]], signal.SIGUSR1)
+            supervisor = started["supervisor"]
+            processes.signal_exactly(supervisor["pid"], supervisor["start"], signal.SIGUSR1)
         time.sleep(_POLL)
     started = rundir.read_json(run.started)
     if started is not None and rundir.read_json(run.exit) is None:

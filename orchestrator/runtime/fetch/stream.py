@@ -33,7 +33,7 @@ import time
 import traceback
 from typing import Any, Dict, Iterator, List, NamedTuple, Optional
 
-from ..processes import set_oom_score
+from ..processes import set_oom_score, signal_exactly, start_of
 from ..rundir import read_json, write_json
 from ..transfer import apply, tree
 from ..transfer.apply import Refused, Say
@@ -148,8 +148,7 @@ def _locked(shown: Shown, name: str) -> Optional[int]:
                 os.close(lock)
                 return None
             if state.get("pid"):
-                with contextlib.suppress(ProcessLookupError):
-                    os.kill(state["pid"], signal.SIGTERM)
+                signal_exactly(state["pid"], state.get("start"), signal.SIGTERM)
             time.sleep(0.05)
         else:
             return lock
@@ -269,7 +268,8 @@ class _Stream:
             return self._inside.open_file(self._wanted[number].path)
 
     def _say(self, state: str, **facts: str) -> None:
-        write_json(self.shown.state, {"state": state, "wanted": self._name, "pid": os.getpid(), **facts})
+        own = {"pid": os.getpid(), "start": start_of(os.getpid())}
+        write_json(self.shown.state, {"state": state, "wanted": self._name, **own, **facts})
 
     def _end(self, *_: object) -> None:
         unmount(self.shown.mount)
