@@ -69,7 +69,7 @@ run "with_everything" {
   }
 
   assert {
-    condition     = google_storage_bucket_object.wheel[0].name == "reaper/outputs.tf" && length(google_project_iam_member.reaper) == 2
+    condition     = google_storage_bucket_object.wheel[0].name == "reaper/outputs.tf" && length(google_project_iam_member.reaper) == 3
     error_message = "The reaper is not there."
   }
 }
