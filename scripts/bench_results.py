@@ -214,4 +214,8 @@ def write_page() -> None:
 
 
 if __name__ == "__main__":
-    sys.exit(main())
+    try:
+        sys.exit(main())
+    except KeyboardInterrupt:
+        write_page()
+        sys.exit("bench: interrupted; what was measured is kept, and nothing was left running")
