@@ -163,7 +163,7 @@ def _from_machine(
     with opened(project, held, latest, profile_of(held, ()), tell, again=wanted) as session:
         if run_id is None:
             name = _meant(session, again)
-        elif jobs.state(session.host, session.agent, run_id).state == "running":
+        elif jobs.state(session.host, session.agent, run_id).active:
             raise _still_running(session, run_id)
         else:
             name = run_id
@@ -216,8 +216,9 @@ def _still_running(session: Session, run_id: str, others: str = "") -> Busy:
     lease = session.ledger.lease()
     old = [run.run_id for run in lease.runs.values() if run.collected and run.run_id != run_id]
     shown = f"    # {old[-1]} was fetched before: orch pull {old[-1]}" if old and others else ""
+    run = lease.runs.get(run_id)
     return Busy(
-        f"{run_id} is still running. {others}".rstrip(),
+        f"{run_id} is still {'queued' if run and run.waits else 'running'}. {others}".rstrip(),
         exists=f"The machine is still running, at ${lease.price:.2f}/h.",
         next_command=f"orch logs -f {run_id}{shown}",
     )
@@ -241,10 +242,10 @@ def _standing(session: Session) -> tuple[tuple[str, ...], tuple[str, ...]]:
 
     ended, running = [], []
     for run in session.ledger.lease().uncollected:
-        state = jobs.state(session.host, session.agent, run.run_id).state
-        if state in ("ended", "lost"):
+        state = jobs.state(session.host, session.agent, run.run_id)
+        if state.exit:
             ended.append(run.run_id)
-        elif state == "running":
+        elif state.active:
             running.append(run.run_id)
     return tuple(ended), tuple(running)
 

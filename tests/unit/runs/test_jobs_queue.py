@@ -112,7 +112,7 @@ def test_a_second_start_of_a_queued_run_finds_it(machine: Machine) -> None:
 
 
 def test_a_waiting_supervisor_that_is_killed_lets_nobody_go_ahead(machine: Machine) -> None:
-    """The one behind it still waits for the first; the killed one gets a new place when it is queued again."""
+    """The one behind it still waits for the first; the killed one, queued again, comes last."""
     machine.queue("a", "b", "c")
     machine.until_running("a")
     machine.kill_waiting("b")
