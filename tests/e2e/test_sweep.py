@@ -56,7 +56,7 @@ def test_a_killed_sweep_is_finished_by_the_same_command(project: Project, killed
     _, err = first.communicate(timeout=60)
     assert first.returncode == (-killed_by if killed_by == signal.SIGKILL else 130), err.decode()
     if killed_by == signal.SIGINT:
-        assert b"2 of 4 runs and 2 machines go on, at $0.00/h" in err
+        assert b"2 of 4 runs and 2 machines continue, at $0.00/h" in err
         assert b"Next: orch sweep orch.yaml --matrix lr=0.1,0.01 --matrix seed=1,2 --machines 2 " in err
     assert "interrupted, the same command continues" in project.orch("sweep", "status").out
     done = json.loads(project.orch(*SWEEP, "--json").out)

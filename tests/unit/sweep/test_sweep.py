@@ -279,7 +279,7 @@ def test_an_interrupt_while_machines_are_ended_says_what_goes_on(
         raise KeyboardInterrupt
 
     monkeypatch.setattr(Machines, "end", interrupted)
-    with pytest.raises(Interrupted, match=r"0 of 1 run and 1 machine go on, at \$0\.05/h"):
+    with pytest.raises(Interrupted, match=r"0 of 1 run and 1 machine continue, at \$0\.05/h"):
         swept.sweep(matrix={"lr": ["0.1"], "seed": [1]})
     monkeypatch.undo()
 
