@@ -47,6 +47,11 @@ def leave(run: RunDir) -> None:
             continue
 
 
+def is_next(run: RunDir) -> bool:
+    """Whether the run may begin now."""
+    return _nearest_ahead(run, _number(run)) is None and not _machine_ends(run.base)
+
+
 def wait(run: RunDir) -> bool:
     """Wait until no run before this one is active. Return False if it was cancelled meanwhile; that is then
     recorded as its end.

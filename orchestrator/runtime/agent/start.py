@@ -144,9 +144,9 @@ def _in_the_background(run: RunDir, wanted: Command, spec: Dict[str, Any], lock:
             os.dup2(diary, descriptor)
         _close_all_but(0, 1, 2, lock, ready)
         pipe = _Pipe(ready)
-        if not spec["queued"] or _waited(run, pipe):
+        tell = _waited(run, spec, pipe)
+        if tell is not None:
             _begin_beside(run, spec, (lock, *pipe.descriptors))
-            tell = queueing.teller(run) if spec["queued"] else pipe.tell
             supervise(run, wanted, tell, float(spec["stall"]), spec["on_nan"] == "stop")
         status = 0
     except BaseException:
@@ -176,11 +176,17 @@ class _Pipe:
             self._ready = None
 
 
-def _waited(run: RunDir, pipe: _Pipe) -> bool:
-    """Report that the run is in the queue, and wait there. Return False if it was cancelled meanwhile."""
+def _waited(run: RunDir, spec: Dict[str, Any], pipe: _Pipe) -> Optional[Callable[[str], None]]:
+    """Wait for the run's turn. Return the function that reports whether it began; None if it was cancelled
+    meanwhile. A run that has to wait is reported as begun, since `start` must not wait for others.
+    """
+    if not spec["queued"]:
+        return pipe.tell
     queueing.enter(run)
+    if queueing.is_next(run):
+        return pipe.tell
     pipe.tell(BEGAN)
-    return queueing.wait(run)
+    return queueing.teller(run) if queueing.wait(run) else None
 
 
 def _begin_beside(run: RunDir, spec: Dict[str, Any], handed: Sequence[int]) -> None:
