@@ -11,6 +11,7 @@ killed, the kernel releases its lock, and the others go on.
 
 from __future__ import annotations
 
+import contextlib
 import fcntl
 import os
 import signal
@@ -18,6 +19,8 @@ import time
 from typing import Any, Callable, Dict, Optional
 
 from ..rundir import RunDir, all_runs, held, log_bytes, read_json, unwatched, write_json
+from ..transfer import record
+from ..transfer.stage import SHARED
 from . import deadline, notices
 from .supervise import BEGAN
 
@@ -69,6 +72,21 @@ def wait(run: RunDir) -> bool:
         time.sleep(_LATER_S if ahead is not None and _is_waiting(ahead) else _NEXT_S)
     end_unbegun(run, "cancelled", _CANCELLED)
     return False
+
+
+def renew_stamps(run: RunDir) -> None:
+    """Note the present stamps of the shared files, before a run that was staged a while ago begins.
+
+    Other runs were given the same files meanwhile, and each link changes a stamp; with the old ones, the end
+    of the run would have to read all its data.
+    """
+    told = read_json(run.path(SHARED)) or {"trees": []}
+    for shared in told["trees"]:
+        with contextlib.suppress(OSError), record.locked(shared["folder"]):
+            now = record.proven(shared["folder"], {path: row[1] for path, row in shared["files"].items()})
+            same = {path: stamp for path, stamp in now.items() if stamp[2] == shared["files"][path][0][2]}
+            shared["files"].update({path: [s, shared["files"][path][1], True] for path, s in same.items()})
+    write_json(run.path(SHARED), told)
 
 
 def teller(run: RunDir) -> Callable[[str], None]:

@@ -186,7 +186,10 @@ def _waited(run: RunDir, spec: Dict[str, Any], pipe: _Pipe) -> Optional[Callable
     if queueing.is_next(run):
         return pipe.tell
     pipe.tell(BEGAN)
-    return queueing.teller(run) if queueing.wait(run) else None
+    if not queueing.wait(run):
+        return None
+    queueing.renew_stamps(run)
+    return queueing.teller(run)
 
 
 def _begin_beside(run: RunDir, spec: Dict[str, Any], handed: Sequence[int]) -> None:
