@@ -31,7 +31,8 @@ _REASON = re.compile(r"[a-z_]{1,40}")
 _WAITING = r"""
 for run in "$1"/runs/*; do
     case "${run##*/}" in *[!A-Za-z0-9._-]*) continue ;; esac
-    [ -f "$run/started.json" ] && [ -f "$run/spec.json" ] && [ ! -e "$run/collected" ] || continue
+    [ -f "$run/started.json" ] || [ -f "$run/queued.json" ] || continue
+    [ -f "$run/spec.json" ] && [ ! -e "$run/collected" ] || continue
     head -c 4194304 "$run/spec.json" | grep -qF '"awaited": true' || continue
     reason=
     [ -f "$run/exit.json" ] && reason=$(head -c 65536 "$run/exit.json" | tr -d '\n' |
@@ -90,6 +91,7 @@ def start(
     checkpoints: Sequence[str] = (),
     restored: TreeLink | None = None,
     grant: Grant | None = None,
+    queued: bool = False,
 ) -> RunState:
     """Start the job, detached, or return the state of the one that was started already: a run id runs only
     once.
@@ -97,7 +99,8 @@ def start(
     `outputs`: globs of the files to collect (empty: all that it creates or changes). `checkpoints`: globs of
     the files from which it can resume. `restored`: files to put into its working folder. `awaited`: the
     machine counts as used until `mark_collected` reports that the results were fetched, or until they are in
-    the store that `grant` writes to. Raises PathTaken if another run is active at an absolute target,
+    the store that `grant` writes to. `queued`: the job begins when all runs that are active or queued there
+    now have ended. Raises PathTaken if another run is active at an absolute target,
     UsageError if the id belongs to another job or the trees cannot be laid out, HostError if contact is lost.
     """
     spec = {
@@ -107,6 +110,7 @@ def start(
         "checkpoints": list(checkpoints),
         "restored": asdict(restored) if restored else {},
         "grant": {"url": grant.url, "fields": dict(grant.fields), "prefix": grant.prefix} if grant else {},
+        "queued": queued,
     }
     return _checked(host, "start", _ask(RunState, host, agent, "start", stdin=json.dumps(spec).encode()))
 

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from orchestrator.api import status
 
-_GOING = ("started", "running")
+_GOING = ("started", "queued", "running")
 _SILENT = "unknown"
 """The beginning of the state of a run whose machine did not answer."""
 

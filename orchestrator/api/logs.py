@@ -107,6 +107,7 @@ def _of_the_machine(
             offset = following.bookmark(session, run_id).offset
         else:
             before = _of_earlier_attempts(project, run_id, output)
+            following.say_if_queued(session, run_id)
             offset = before + jobs.follow(session.host, session.agent, run_id, 0, output, live=False)
             ended = jobs.state(session.host, session.agent, run_id).exit
             if ended:

@@ -164,7 +164,7 @@ def _from_machine(
     with opened(project, held, latest, profile_of(held, ()), tell, again=wanted) as session:
         if run_id is None:
             name = pulling.latest_ended(session, again)
-        elif jobs.state(session.host, session.agent, run_id).state == "running":
+        elif jobs.state(session.host, session.agent, run_id).active:
             raise pulling.still_running(session, run_id)
         else:
             name = run_id

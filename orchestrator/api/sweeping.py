@@ -4,13 +4,15 @@ from __future__ import annotations
 
 import shlex
 from collections.abc import Callable, Mapping, Sequence
+from contextlib import suppress
 from dataclasses import replace
 from functools import partial
 from pathlib import Path
 from typing import TYPE_CHECKING
 
-from orchestrator.errors import UsageError
+from orchestrator.errors import OrchError, UsageError
 from orchestrator.model import Progress
+from orchestrator.model.counted import counted
 from orchestrator.model.progress import as_progress
 from orchestrator.model.sweeps import Point, Sweep
 from orchestrator.profile import Profile, load
@@ -19,9 +21,12 @@ from orchestrator.session.project import Project
 
 if TYPE_CHECKING:
     from orchestrator.leases.consent import Approve
+    from orchestrator.sweep.machines import Machines
     from orchestrator.sweep.search import Search
 
 MOST_MACHINES = 100
+MOST_QUEUED = 100
+"""Most runs that one call puts into the queue of a machine. Each has a waiting process there."""
 
 
 def sweep(
@@ -34,6 +39,7 @@ def sweep(
     objective: str | None = None,
     max_price: float | None = None,
     budget: float | None = None,
+    detach: bool = False,
     overrides: Sequence[str] = (),
     folder: Path | str | None = None,
     approve: Approve | None = None,
@@ -54,7 +60,11 @@ def sweep(
     whose workers then carry out the runs. `objective`: the metric by which `best` is chosen, as
     `val_accuracy:max` or `loss`. `max_price`: of all machines together, US dollars an hour. `budget`: US
     dollars; when the machines have cost that much, no further run is started. `told`: called after each
-    point. The profile's `accept` promotes no model.
+    point that has ended. The profile's `accept` promotes no model.
+
+    `detach` returns when each point is in the queue of its machine, which trains one after another without
+    this process; `going_on` of the result has them. Called again, with or without it, runs that have ended
+    are downloaded; without it, the others are followed to their ends.
     Raises UsageError, ProfileError; ProviderError or HostError if no machine is left that works.
     """
     from orchestrator.sweep.machines import Machines, approved
@@ -62,17 +72,22 @@ def sweep(
 
     project, tell = Project.at(folder), as_progress(progress)
     wanted = load(Path(profile), overrides=tuple(overrides), files=True)
+    if detach:
+        _require_queueable(wanted, search, scheduler, budget)
     plan, chooser = _planned(project, wanted, overrides, matrix, machines, search, objective)
     options = {"search": search, "scheduler": scheduler, "objective": objective}
-    limits = {"max-price": max_price, "budget": budget}
+    limits = {"max-price": max_price, "budget": budget, "detach": detach}
     words = sweep_command(profile, plan.matrix, overrides, {"machines": machines, **options, **limits})
     leased = Machines(project, wanted, overrides, plan.sweep)
     if not plan.succeeded:
-        leased = approved(leased, plan.machines, max_price, approve, tell)
+        unbound = _unbound(plan, leased)
+        if detach:
+            _require_short_queues(plan, unbound)
+        leased = approved(leased, plan.machines, unbound, max_price, approve, tell)
     course = SweepSettings(
         project, leased, tell, shlex.join(words), budget, chooser, scheduler or "", approve
     )
-    return to_the_end(replace(course, told=told or course.told), plan)
+    return to_the_end(replace(course, told=told or course.told, detach=detach), plan)
 
 
 def sweep_command(
@@ -82,12 +97,12 @@ def sweep_command(
     options: Mapping[str, object],
 ) -> list[str]:
     """Return the command line of a sweep, with gaps for values that may be secrets. `options`: by their names
-    on the command line; those that are None are left out.
+    on the command line; those that are None or False are left out.
     """
     words = ["orch", "sweep", str(profile)]
     words += [word for name, each in matrix.items() for word in ("--matrix", f"{name}={','.join(each)}")]
-    given = ((f"--{name}", str(value)) for name, value in options.items() if value is not None)
-    words += [word for pair in given for word in pair]
+    given = [(f"--{name}", value) for name, value in options.items() if value not in (None, False)]
+    words += [word for name, value in given for word in ([name] if value is True else [name, str(value)])]
     return [*words, *(word for each in redacted(overrides) for word in ("--set", each))]
 
 
@@ -122,12 +137,68 @@ def _planned(
     return with_known_points(project, plan), partial(Search, values, trials, goal, ids) if trials else None
 
 
+def _unbound(plan: Sweep, machines: Machines) -> int:
+    """Return how many points have neither succeeded nor a run on a machine."""
+    waiting = {point.run_id for point in plan.points if not point.succeeded}
+    known = sum(point.succeeded for point in plan.points)
+    return (plan.search or len(plan.points)) - known - len(machines.bound(waiting))
+
+
+def _require_queueable(
+    wanted: Profile, search: str | None, scheduler: str | None, budget: float | None
+) -> None:
+    """Refuse what needs a process that watches the sweep, or that the queue of a machine cannot do."""
+    needs = {
+        "--search": "the next point is chosen after the results of earlier ones" if search else "",
+        "--scheduler": "the cluster's workers follow the runs" if scheduler else "",
+        "--budget": "nobody watches the costs meanwhile" if budget is not None else "",
+    }
+    found = next(((name, why) for name, why in needs.items() if why), None)
+    if found:
+        raise UsageError(
+            f"--detach cannot be used with {found[0]}: {found[1]}. Nothing was started.",
+            next_command=f"the same without {found[0]}, or without --detach",
+        )
+    fixed = next((each.target for each in wanted.data if Path(each.target).is_absolute()), None)
+    if fixed is not None:
+        raise UsageError(
+            f"--detach cannot be used with data at an absolute path, {fixed}: there, they serve one run at a "
+            "time, and the files of a queued run are laid out when it is queued. Nothing was started.",
+            next_command="the same without --detach, or a relative data.target in the profile",
+        )
+
+
+def _require_short_queues(plan: Sweep, unbound: int) -> None:
+    each = -(-unbound // plan.machines)
+    if each <= MOST_QUEUED:
+        return
+    machines = -(-unbound // MOST_QUEUED)
+    raise UsageError(
+        f"{unbound} runs on {counted(plan.machines, 'machine')} would be {each} in one queue; at most "
+        f"{MOST_QUEUED} are allowed, because each takes 11 MB of the machine's memory. Nothing was started.",
+        next_command=f"the same with --machines {machines}"
+        if machines <= MOST_MACHINES
+        else "the same with fewer values, and another call for the others",
+    )
+
+
 def sweep_status(sweep: str | None = None, *, folder: Path | str | None = None) -> tuple[Sweep, bool]:
     """Return the current status of a sweep, the last one if none is named, and whether a process carries it
     out.
 
-    Asks no machine: metrics of active runs are those that their output shows here. Raises UsageError.
+    Metrics of active runs are those that their output shows here. Machines are asked only if the runs were
+    queued on them and no process follows them; one that does not answer is shown as it was seen last. Raises
+    UsageError.
     """
     from orchestrator.sweep.status import status_of
 
-    return status_of(Project.at(folder), sweep)
+    project = Project.at(folder)
+    found, active = status_of(project, sweep)
+    if active or not found.detached or not found.going_on:
+        return found, active
+    from orchestrator.leases.lease_status import current_statuses
+
+    with suppress(OrchError, OSError):
+        asked = {point.lease for point in found.going_on}
+        current_statuses(project, [each for each in project.open_leases() if each.id in asked], ask=True)
+    return status_of(project, sweep)

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import shlex
 import sys
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any
@@ -60,6 +61,14 @@ Budget = Annotated[
 ]
 
 
+Detach = Annotated[
+    bool,
+    typer.Option(
+        "--detach", help="Queue all runs on the machines and return; this computer may then be switched off."
+    ),
+]
+
+
 @guarded
 def sweep(
     profile: Annotated[
@@ -76,6 +85,7 @@ def sweep(
     objective: Metric = None,
     max_price: MaxPrice = None,
     budget: Budget = None,
+    detach: Detach = False,
     yes: Annotated[
         bool, typer.Option("--yes", "-y", help="Do not ask for confirmation before spending money.")
     ] = False,
@@ -86,7 +96,7 @@ def sweep(
 
     `{lr}` in the profile's command stands for the value of lr; the run also has it as ORCH_PARAM_LR. Each
     combination is an ordinary run. Machines are created when a run needs one, and deleted at the end. A
-    repeated call continues. `orch sweep status` shows its progress.
+    repeated call continues, also after --detach. `orch sweep status` shows its progress.
     """
     from orchestrator import api
     from orchestrator.report.sweep import sweep_text
@@ -104,15 +114,28 @@ def sweep(
         "objective": objective,
         "max_price": max_price,
         "budget": budget,
+        "detach": detach,
         "overrides": sets or (),
     }
-    done = _carried_out(str(chosen(Path(profile) if profile else None)), matrix or [], yes, options)
-    emit("sweep", done.as_json(), as_json, sweep_text(done))
-    if not done.succeeded:
+    done, words = _carried_out(str(chosen(Path(profile) if profile else None)), matrix or [], yes, options)
+    emit("sweep", {**done.as_json(), "next_command": words}, as_json, _text(done, words))
+    if done.failed or not (done.succeeded or done.going_on):
         raise typer.Exit(_exit_code(done))
 
 
-def _carried_out(profile: str, matrix: list[str], yes: bool, options: dict[str, Any]) -> Sweep:
+def _text(done: Sweep, words: str | None) -> str:
+    from orchestrator.report.sweep import sweep_text
+
+    if not words:
+        return sweep_text(done)
+    what = "follows the runs, collects the results, deletes the machines"
+    return f"{sweep_text(done)}\nNext: {words}    # {what}; meanwhile: orch sweep status"
+
+
+def _carried_out(
+    profile: str, matrix: list[str], yes: bool, options: dict[str, Any]
+) -> tuple[Sweep, str | None]:
+    """Return the sweep, and the command that collects what goes on without this process, if anything does."""
     from orchestrator import api
     from orchestrator.cli import approval, progress
     from orchestrator.report.sweep import point_line
@@ -122,7 +145,7 @@ def _carried_out(profile: str, matrix: list[str], yes: bool, options: dict[str, 
     named = {name.replace("_", "-"): value for name, value in options.items() if name != "overrides"}
     words = api.sweep_command(profile, values, options["overrides"], named)
     try:
-        return api.sweep(
+        done = api.sweep(
             profile,
             matrix=values,
             approve=approval.ask(yes, words),
@@ -130,6 +153,8 @@ def _carried_out(profile: str, matrix: list[str], yes: bool, options: dict[str, 
             progress=tell,
             **options,
         )
+        collecting = api.sweep_command(profile, values, options["overrides"], {**named, "detach": False})
+        return done, shlex.join(collecting) if done.going_on else None
     except Interrupted as interrupt:
         said = f"\nInterrupted.\n{interrupt.exists}\nNext: {interrupt.next_command}"
         print(ours(said), file=sys.stderr)

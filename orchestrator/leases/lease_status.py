@@ -102,6 +102,7 @@ def runs_now(project: Project, lease: Lease, provider: Provider, machine: Machin
     if not endpoint:
         return {}
     from orchestrator import jobs
+    from orchestrator.runs.follow import note_place
     from orchestrator.session.connect import connect
     from orchestrator.session.releasing import release_again
 
@@ -117,6 +118,7 @@ def runs_now(project: Project, lease: Lease, provider: Provider, machine: Machin
         OSError, UsageError, LocalError, StorageError
     ):  # what was observed here is known even after the machine is gone
         for name, state in states.items():
+            note_place(ledger, name, state)
             if state.exit:
                 ledger.record(RunEnded(name, state.exit.reason))
     return {name: state.exit.reason if state.exit else state.state for name, state in states.items()}
@@ -163,7 +165,7 @@ def lease_status(
 
 
 def _run(run: LeasedRun, now: str | None) -> dict[str, Any]:
-    state = run.exit_reason or now or "started"
+    state = run.exit_reason or now or ("queued" if run.waits else "started")
     known = {"run_id": run.run_id, "state": state, "collected": run.collected, "lost": run.lost}
     return {**known, "owner": run.by, "started_at": run.started_at}
 

@@ -42,12 +42,13 @@ def record_of(
     """The record of a run of `lease`. `facts`: what only its end reveals, such as `exit`.
 
     `ran`: when its job was active, and `beside`: other active jobs, as the machine reports; default: the
-    ledger's.
+    ledger's. A queued run starts when its job does.
     """
     now = lease.now()
     run = lease.runs.get(run_id)
     begun = run.started_at if run and run.attempt == draft.attempt.number else None
     if run and begun is not None:
+        begun = ran.begun if ran and run.queued else begun
         ran = ran or billing.spans_of_ledger(lease, run, now)
     if beside is None:
         beside = billing.spans_of_others(lease, run_id, now)

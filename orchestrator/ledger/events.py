@@ -217,6 +217,22 @@ class RunResumed(LedgerEvent):
 
 
 @dataclass(frozen=True)
+class RunQueued(LedgerEvent):
+    """The run waits on its machine for the runs before it."""
+
+    kind = "run.queued"
+    run_id: str
+
+
+@dataclass(frozen=True)
+class RunBegan(LedgerEvent):
+    """A queued run was seen to have begun."""
+
+    kind = "run.began"
+    run_id: str
+
+
+@dataclass(frozen=True)
 class RunEnded(LedgerEvent):
     kind = "run.ended"
     run_id: str

@@ -23,10 +23,12 @@ from orchestrator.ledger.events import (
     MachineEnded,
     ProfileChanged,
     Ran,
+    RunBegan,
     RunCollected,
     RunEnded,
     RunFound,
     RunLost,
+    RunQueued,
     RunReleased,
     RunResumed,
     RunStarted,
@@ -149,6 +151,10 @@ class Sum:
             case RunFound(run_id, draft):
                 found = {"run_id": run_id, "started_at": time, "draft": draft, "by": by, "found": True}
                 self._runs[run_id] = found
+            case RunQueued(run_id):
+                self._runs[run_id].update(queued=True)
+            case RunBegan(run_id):
+                self._runs[run_id].update(began=True)
             case RunResumed(run_id):
                 self._runs[run_id].update(resumed=Resumed(told.attempt, told.copy, told.taken_at))
             case RunSuperseded(run_id):

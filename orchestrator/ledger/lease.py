@@ -32,7 +32,8 @@ class LeasedRun:
     `lost`: why its results can never be fetched, if they went with its machine. `released`: its machine was
     told that the results were fetched. `left`: files that stayed on the machine. `draft`: what was known of
     it when it started. `found`: the machine reported this run, whose start cannot be read in the ledger. In a
-    team's ledger `by` is the client that started it, and `home` the client that has its results.
+    team's ledger `by` is the client that started it, and `home` the client that has its results. `queued`: it
+    was put into its machine's queue, where it was seen to have `began`.
     """
 
     run_id: str
@@ -47,6 +48,13 @@ class LeasedRun:
     resumed: Resumed | None = None
     by: str = ""
     home: str = ""
+    queued: bool = False
+    began: bool = False
+
+    @property
+    def waits(self) -> bool:
+        """Whether it is in its machine's queue, as far as it was seen."""
+        return self.queued and not self.began and self.exit_reason is None
 
     @property
     def untold(self) -> bool:

@@ -37,6 +37,7 @@ class PastRun:
 
     `profile`: its name, "" if it is not known. `reason`: how the run ended, as in run.json; None until it was
     seen to end. `active`: it was not seen to end, and its machine is there as far as its ledger tells.
+    `queued`: when it was last seen, it waited for other runs on its machine.
     `owner`: the client that started it, in a team's ledger; else "". `recorded_at`: when its record on this
     computer was written. `usd`: US dollars of all its attempts.
     """
@@ -62,6 +63,7 @@ class PastRun:
     machine: str | None = None
     instance_type: str | None = None
     code: CodeFacts | None = None
+    queued: bool = False
 
 
 @dataclass(frozen=True)

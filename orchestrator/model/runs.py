@@ -74,13 +74,21 @@ class Exit:
 
 @dataclass(frozen=True)
 class RunState:
-    """`state`: absent, running, ended or lost. `log_bytes` is the length of the run's output so far."""
+    """`state`: absent, queued (it begins when the runs before it have ended), running, ended or lost.
 
-    state: Literal["absent", "running", "ended", "lost"]
+    `log_bytes` is the length of the run's output so far.
+    """
+
+    state: Literal["absent", "queued", "running", "ended", "lost"]
     exit: Exit | None = None
     log_bytes: Count = 0
     started_at: Moment | None = None
     ended_at: Moment | None = None
+
+    @property
+    def active(self) -> bool:
+        """Whether the run has not ended: it is running, or will be."""
+        return self.state in ("queued", "running")
 
 
 @dataclass(frozen=True)

@@ -20,9 +20,12 @@ _Word = Annotated[str, Most(10_000)]
 
 
 class PointState(StrEnum):
-    """`stopped`: it was not started, because the budget is used up or no machine was left."""
+    """`queued`: it waits on its machine for the runs before it. `stopped`: it was not started, because the
+    budget is used up or no machine was left.
+    """
 
     WAITING = "waiting"
+    QUEUED = "queued"
     RUNNING = "running"
     ENDED = "ended"
     STOPPED = "stopped"
@@ -97,7 +100,7 @@ class Sweep:
     `usd`: the cost of its machines so far, None if it is not known; `usd_hour`: what they cost now. `left`:
     a sentence on each machine that still runs, and why. `machines`: how many may run at a time. `profile`:
     the file's path. `search`: how many points are chosen one after the other, None for
-    all combinations; `drawn`: all are known.
+    all combinations; `drawn`: all are known. `detached`: its runs were queued on the machines.
     """
 
     sweep: _Word
@@ -116,6 +119,7 @@ class Sweep:
     usd_hour: float | None = None
     left: Annotated[tuple[str, ...], Most(1000)] = ()
     leases: Annotated[tuple[str, ...], Most(10_000)] = ()
+    detached: bool = False
 
     @property
     def best(self) -> Point | None:
@@ -137,6 +141,11 @@ class Sweep:
 
     def count(self, state: PointState) -> int:
         return sum(each.state is state for each in self.points)
+
+    @property
+    def going_on(self) -> tuple[Point, ...]:
+        """The points that are on a machine and have not ended, as far as was seen."""
+        return tuple(each for each in self.points if each.state in (PointState.QUEUED, PointState.RUNNING))
 
     def with_point(self, point: Point) -> Sweep:
         """Return the sweep with `point` in the place of the one with its run id, or as its last one."""

@@ -51,11 +51,15 @@ def _row(one: PastRun) -> list[str]:
     return [
         one.run_id,
         _when(one),
-        one.reason or ("running" if one.active else "not seen"),
+        one.reason or _going_on(one),
         "-" if one.usd is None else money(one.usd),
         str(one.attempts),
         str(one.where),
     ]
+
+
+def _going_on(one: PastRun) -> str:
+    return "not seen" if not one.active else "queued" if one.queued else "running"
 
 
 def _details(one: PastRun) -> list[str]:

@@ -48,10 +48,14 @@ def _heading(sweep: Sweep, active: bool) -> str:
         f"{sweep.count(PointState.ENDED)} of {sweep.total} runs have ended",
         f"{len(sweep.failed)} failed" if sweep.failed else "",
         f"{running} running" if (running := sweep.count(PointState.RUNNING)) else "",
+        f"{queued} queued" if (queued := sweep.count(PointState.QUEUED)) else "",
         f"{stopped} not started" if (stopped := sweep.count(PointState.STOPPED)) else "",
     ]
     going_on = sweep.ended_at is None and not active
-    state = "; interrupted, the same command continues" if going_on else ""
+    without = (
+        "detached, the same command collects" if sweep.detached else "interrupted, the same command continues"
+    )
+    state = f"; {without}" if going_on else ""
     return f"Sweep {sweep.sweep}: {', '.join(count for count in counts if count)}{state}"
 
 

@@ -54,7 +54,7 @@ def _run(one: LeaseStatus) -> str:
 
 
 def _goes_on(run: Any) -> bool:
-    return run["state"] in ("started", "running") and not run["collected"] and not run["lost"]
+    return run["state"] in ("started", "queued", "running") and not run["collected"] and not run["lost"]
 
 
 def _together(there: Sequence[LeaseStatus], leases: Sequence[LeaseStatus]) -> str:

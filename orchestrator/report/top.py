@@ -75,4 +75,5 @@ def _runs(lease: LeaseStatus, paces: Mapping[str, Pace], columns: int, since: fl
 
 
 def _next(state: str, name: str) -> str:
-    return "" if state in ("started", "running") or state.startswith("unknown") else f"; orch pull {name}"
+    going_on = state in ("started", "queued", "running") or state.startswith("unknown")
+    return "" if going_on else f"; orch pull {name}"

@@ -14,7 +14,8 @@ from typing import TypeVar
 
 from orchestrator import jobs
 from orchestrator.errors import HostError, HostKeyError, LocalError, MalformedAnswer, StorageError
-from orchestrator.ledger.events import RunEnded
+from orchestrator.ledger import Ledger
+from orchestrator.ledger.events import RunBegan, RunEnded, RunQueued
 from orchestrator.model import Exit, MachineState, RunState
 from orchestrator.model.answers import Malformed
 from orchestrator.model.files import open_to_write
@@ -55,7 +56,7 @@ def follow_to_end(session: Session, run_id: str, output: Callable[[bytes], None]
     that was shown.
     """
     mark = bookmark(session, run_id)
-
+    say_if_queued(session, run_id)
     folder = session.project.run(run_id)
     with LocalLog(folder / LOG) as kept, downloading(session, run_id) as download:
 
@@ -75,7 +76,7 @@ def follow_to_end(session: Session, run_id: str, output: Callable[[bytes], None]
                 except jobs.OutputShrank as shrank:
                     return _end_unseen(session, run_id, shrank)
                 state = jobs.state(session.host, session.agent, run_id)
-                if state.state != "running":
+                if not state.active:
                     return state
                 if kept.offset == before:
                     time.sleep(_PAUSE_SECONDS[0])
@@ -95,6 +96,24 @@ def follow_to_end(session: Session, run_id: str, output: Callable[[bytes], None]
             mark.save()
 
 
+def say_if_queued(session: Session, run_id: str) -> None:
+    """Say that a run prints nothing yet, because it waits for other runs."""
+    run = session.ledger.lease().runs.get(run_id)
+    if run is None or not run.waits or jobs.state(session.host, session.agent, run_id).state != "queued":
+        return
+    where = session.machine.id
+    notice(session.progress, f"{run_id} is queued: it begins when the runs before it on {where} have ended")
+
+
+def note_place(ledger: Ledger, run_id: str, state: RunState) -> None:
+    """Record in the ledger that a run was seen in its machine's queue, or to have begun after that."""
+    run = ledger.lease().runs[run_id]
+    if state.state == "queued" and not run.queued:
+        ledger.record(RunQueued(run_id))
+    elif state.started_at and run.waits:
+        ledger.record(RunBegan(run_id))
+
+
 def note_end(session: Session, run_id: str, end: Exit | None) -> None:
     """Record in the ledger that a run was seen to end; `end` is None if its machine was lost."""
     run = session.ledger.lease().runs.get(run_id)
@@ -111,7 +130,7 @@ def note_seen(session: Session, run_id: str, end: Exit) -> None:
 def _end_unseen(session: Session, run_id: str, shrank: jobs.OutputShrank) -> RunState:
     """Wait for the end of a run whose output cannot be followed any more."""
     notice(session.progress, f"{shrank.message} Waiting for the end of the run without showing its output.")
-    while (state := jobs.state(session.host, session.agent, run_id)).state == "running":
+    while (state := jobs.state(session.host, session.agent, run_id)).active:
         time.sleep(_PAUSE_SECONDS[1])
     return state
 

@@ -204,6 +204,7 @@ def _of_ledger(run_id: str, known: _Leased) -> PastRun:
         ended_at=known.ended_at,
         reason=run.exit_reason,
         active=_is_active(known),
+        queued=run.waits,
         detail=run.lost or "",
         parity=_verdict(run.draft.parity),
         usd=known.usd,

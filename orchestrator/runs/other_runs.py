@@ -15,16 +15,18 @@ from orchestrator.session.session import Session
 _GIB = 1 << 30
 
 
-def require_no_other_run(session: Session, run_id: str, parallel: bool) -> None:
-    """Raise Busy if another run is active on the machine, with the free resources; with `parallel`, only
-    report it.
+def require_turn(session: Session, run_id: str, parallel: bool, queued: bool) -> None:
+    """Raise Busy if another run is active or queued on the machine, with the free resources; with `parallel`,
+    only report it. A run that is `queued` waits for the others.
     """
+    if queued:
+        return
     others = [
         run.run_id
         for run in session.ledger.lease().uncollected
         if run.run_id != run_id
         and run.exit_reason is None
-        and jobs.state(session.host, session.agent, run.run_id).state == "running"
+        and jobs.state(session.host, session.agent, run.run_id).active
     ]
     if not others:
         return

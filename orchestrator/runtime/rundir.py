@@ -6,7 +6,7 @@ any reason, so a run without `exit.json` whose lock is free has lost its supervi
 """
 
 # Close to the kernel: descriptors, modes and races need os calls, not pathlib.
-# ruff: noqa: PTH100, PTH101, PTH105, PTH108, PTH110, PTH118, PTH120
+# ruff: noqa: PTH100, PTH101, PTH105, PTH108, PTH110, PTH118, PTH120, PTH208
 
 from __future__ import annotations
 
@@ -16,12 +16,15 @@ import json
 import os
 import re
 import stat
-from typing import Any, Dict, NamedTuple, Optional
+from typing import Any, Dict, List, NamedTuple, Optional
 
 from .processes import alive, boot_id
 
 GRACE = 10.0
 """Seconds between asking a cancelled job to end and ending it."""
+
+ACTIVE = ("queued", "running")
+"""The states of a run that has not ended."""
 
 _RUN_ID = re.compile(r"[A-Za-z0-9][A-Za-z0-9._:+@=-]{0,127}")
 
@@ -58,6 +61,11 @@ class RunDir(NamedTuple):
     @property
     def staged(self) -> str:
         return self.path("staged.json")
+
+    @property
+    def queued(self) -> str:
+        """The run's place in the machine's queue; absent if it was started at once."""
+        return self.path("queued.json")
 
     @property
     def started(self) -> str:
@@ -204,9 +212,32 @@ def held(run: RunDir) -> bool:
 
 def uncollected(run: RunDir) -> bool:
     """Whether this run's results are wanted and exist on this machine only."""
-    if os.path.exists(run.collected) or os.path.exists(run.stored) or not os.path.exists(run.started):
+    if os.path.exists(run.collected) or os.path.exists(run.stored):
+        return False
+    if not os.path.exists(run.started) and not os.path.exists(run.exit):
         return False
     return bool((read_json(run.spec) or {}).get("awaited"))
+
+
+def unwatched(run: RunDir) -> bool:
+    """Whether a job is active whose supervisor was killed: it still uses the machine."""
+    started = None if read_json(run.exit) else read_json(run.started)
+    return started is not None and alive(started["job"]["pid"], started["job"]["start"])
+
+
+def all_runs(base: str) -> List[RunDir]:
+    """Return the folders of all runs below `base`, sorted by name."""
+    found = []
+    try:
+        names = os.listdir(os.path.join(base, "runs"))
+    except FileNotFoundError:
+        return []
+    for name in sorted(names):
+        try:
+            found.append(open_run(base, name))
+        except RunError:
+            continue
+    return found
 
 
 _LARGE = 1 << 36
@@ -248,12 +279,17 @@ def state(run: RunDir) -> Dict[str, Any]:
     started = read_json(run.started) or {}
     exit_ = {key: ended.get(key) for key in _EXIT} if ended else None
     return {
-        "state": "ended" if ended else "running",
+        "state": "ended" if ended else "running" if started or not is_queued(run) else "queued",
         "exit": exit_,
         "log_bytes": log_bytes(run),
         "started_at": started.get("started_at"),
         "ended_at": ended.get("ended_at") if ended else None,
     }
+
+
+def is_queued(run: RunDir) -> bool:
+    """Whether a run that is `held` waits in the queue, or waited there before it began."""
+    return os.path.exists(run.queued)
 
 
 _EXIT = ("code", "signal", "reason", "detail", "noticed")

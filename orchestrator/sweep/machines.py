@@ -5,7 +5,7 @@ starts.
 from __future__ import annotations
 
 import time
-from collections.abc import Sequence
+from collections.abc import Collection, Sequence
 from dataclasses import dataclass, replace
 
 from orchestrator.errors import Busy, HostError, OrchError, ProviderError, UsageError
@@ -57,6 +57,18 @@ class Machines:
         names = {lease.profile["name"].removeprefix(begin) for lease in self.project.open_leases()}
         return sorted(int(name) for name in names if name.isdigit())
 
+    def bound(self, run_ids: Collection[str]) -> list[tuple[str, int]]:
+        """Return those of the runs that were started and not downloaded yet, with their machines, in the
+        order in which they were started there.
+        """
+        return [
+            (run.run_id, number)
+            for number in self.numbers()
+            if (lease := self.lease(number)) is not None
+            for run in lease.uncollected
+            if run.run_id in run_ids
+        ]
+
     def ready(self, number: int, approve: Approve | None, tell: Progress) -> Lease:
         """Return the lease of a machine with its stack installed; it is created if there is none.
 
@@ -105,15 +117,21 @@ def spent(project: Project, sweep: str) -> tuple[float, float]:
 
 
 def approved(
-    machines: Machines, count: int, max_price: float | None, approve: Approve | None, tell: Progress
+    machines: Machines,
+    count: int,
+    unbound: int,
+    max_price: float | None,
+    approve: Approve | None,
+    tell: Progress,
 ) -> Machines:
     """Return the machines with the price that is approved for each of `count`.
 
-    `approve` gets the plan of one that is to be created; it is not called if all exist. `max_price`: US
-    dollars per hour for all together. Raises UsageError if that is exceeded or approval is denied.
+    `unbound`: how many points have no machine yet; no more machines than that are created. `approve` gets the
+    plan of one that is to be created; it is not called if all exist. `max_price`: US dollars per hour for all
+    together. Raises UsageError if that is exceeded or approval is denied.
     """
     there = [lease for number in range(1, count + 1) if (lease := machines.lease(number))]
-    missing = [number for number in range(1, count + 1) if machines.lease(number) is None]
+    missing = [number for number in range(1, count + 1) if machines.lease(number) is None][:unbound]
     agreed = max((lease.price for lease in there), default=0.0)
     if not missing:
         return replace(machines, agreed=agreed)

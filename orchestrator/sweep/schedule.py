@@ -7,7 +7,7 @@ messages in memory. With an address, they are those of a cluster.
 from __future__ import annotations
 
 import logging
-from collections import Counter
+from collections import Counter, deque
 from collections.abc import Callable, Iterable, Iterator, Sequence
 from contextlib import contextmanager
 from itertools import chain
@@ -45,24 +45,27 @@ class Schedule:
         self._busy: Counter[int] = Counter()
         self._given: dict[str, tuple[int, Point]] = {}
         self._waiting: Iterator[Point] = iter(())
+        self._bound: dict[int, deque[Point]] = {}
 
     def each(self, points: Iterable[Point], bound: Sequence[tuple[Point, int]]) -> Iterator[Done]:
         """Yield the result of each point, in the order in which they end.
 
-        `points`: its next one is taken when a machine is free. `bound`: points whose runs are active already,
-        with their machines. If a machine fails for a point, another machine gets the point, and the failed
-        one gets no more. If it was the last one, the point is yielded with the error, and no further points
-        are started.
+        `points`: its next one is taken when a machine is free. `bound`: points whose runs are active or
+        queued already, with their machines, which train them first, in this order. If a machine fails for a
+        point, another machine gets the point, and the failed one gets no more. If it was the last one, or the
+        point is bound to it, the point is yielded with the error, and no further points are started.
         """
         self._waiting = iter(points)
-        going_on = [self._start(number, point) for point, number in bound]
-        ends: Any = as_completed(going_on, loop=self._client.loop)  # type: ignore[no-untyped-call]
-        ends.update(self._next())
+        for point, number in bound:
+            self._bound.setdefault(number, deque()).append(point)
+        placed = {point.run_id for point, _ in bound}
+        ends: Any = as_completed(self._next(), loop=self._client.loop)  # type: ignore[no-untyped-call]
         for future in ends:
             done = self._result(future)
             if done.elsewhere:
                 self._usable.discard(done.number)
-            if done.elsewhere and self._usable:
+                self._bound.pop(done.number, None)
+            if done.elsewhere and self._usable and done.point.run_id not in placed:
                 self._waiting = chain((done.point,), self._waiting)
             else:
                 yield done
@@ -86,13 +89,13 @@ class Schedule:
 
     def _next(self) -> list[Any]:
         """Start a point on each free machine."""
-        started = []
-        while (number := self._free()) and (point := next(self._waiting, None)):
-            started.append(self._start(number, point))
-        return started
+        free = [number for number in sorted(self._usable | set(self._bound)) if not self._busy[number]]
+        return [self._start(number, point) for number in free if (point := self._point_for(number))]
 
-    def _free(self) -> int | None:
-        return next((number for number in sorted(self._usable) if not self._busy[number]), None)
+    def _point_for(self, number: int) -> Point | None:
+        if bound := self._bound.get(number):
+            return bound.popleft()
+        return next(self._waiting, None) if number in self._usable else None
 
     def _start(self, number: int, point: Point) -> Any:
         self._busy[number] += 1

@@ -7,7 +7,7 @@ from __future__ import annotations
 import threading
 import time
 from collections.abc import Callable, Iterator, Sequence
-from contextlib import AbstractContextManager
+from contextlib import AbstractContextManager, nullcontext
 from dataclasses import dataclass, replace
 from importlib.util import find_spec
 from typing import TYPE_CHECKING
@@ -23,6 +23,7 @@ from orchestrator.session.project import Project
 from orchestrator.session.work_locks import run_lock, sweeping
 from orchestrator.sweep import book
 from orchestrator.sweep.machines import Machines, leases_of, spent
+from orchestrator.sweep.queueing import Queueing
 from orchestrator.sweep.remote import Remote
 from orchestrator.sweep.search import Search
 from orchestrator.sweep.training import Done, Trainer, ended
@@ -38,7 +39,8 @@ class SweepSettings:
     """The settings of a sweep. `words`: the command that repeats it. `budget`: US dollars, after which no
     further point is started. `search`: creates the search from the existing points. `scheduler`: the address
     of a Dask cluster, "" for this process. `approve`: called for a machine above the approved price. `told`:
-    called with the sweep after each point.
+    called with the sweep after each point that has ended. `detach`: the points are only queued on the
+    machines, and those that have ended already are downloaded.
     """
 
     project: Project
@@ -50,6 +52,7 @@ class SweepSettings:
     scheduler: str = ""
     approve: Approve | None = None
     told: Callable[[Sweep, Point], None] = lambda _sweep, _point: None
+    detach: bool = False
 
 
 def require_dask() -> None:
@@ -74,7 +77,8 @@ def with_known_points(project: Project, sweep: Sweep) -> Sweep:
 
 
 def to_the_end(course: SweepSettings, sweep: Sweep) -> Sweep:
-    """Train the points that have no successful record, delete the machines, and return the sweep.
+    """Train the points that have no successful record, delete the machines, and return the sweep. With
+    `detach`, return when they are in the queues of their machines; those without a run are deleted.
 
     Raises the error that stopped the sweep, after the machines are deleted; errors of single points and
     machines are not raised. Raises Interrupted, which names what is still active.
@@ -83,7 +87,9 @@ def to_the_end(course: SweepSettings, sweep: Sweep) -> Sweep:
         sweeping(course.project, sweep.name, course.tell),
         run_lock(course.project, sweep.sweep, "sweep", course.tell),
     ):
-        one = _Sweeping(course, replace(with_known_points(course.project, sweep), began_at=time.time()))
+        known = with_known_points(course.project, sweep)
+        began = replace(known, began_at=time.time(), detached=course.detach)
+        one = _Sweeping(course, began)
         try:
             one.train()
             one.end()
@@ -106,6 +112,10 @@ def _with_rest(error: OrchError, sweep: Sweep, words: str) -> OrchError:
     return error
 
 
+def _stopped(point: Point) -> Point:
+    return replace(point, state=PointState.STOPPED)
+
+
 class _Sweeping:
     """A running sweep. `stopped`: the error after which no further point was started."""
 
@@ -113,7 +123,8 @@ class _Sweeping:
         self.sweep = sweep
         self.stopped: OrchError | None = None
         self._course = course
-        self._trainer = Trainer(course.machines, course.tell, course.words, course.approve, self._put)
+        by = (course.machines, course.tell, course.words, course.approve, self._put)
+        self._trainer = Trainer(*by, queued=course.detach)
         self._search = course.search(sweep.points) if course.search else None
         self._lock = threading.Lock()
         self._written = 0.0
@@ -123,19 +134,22 @@ class _Sweeping:
         if self.sweep.succeeded:
             return
         bound = self._bound()
-        with self._scheduled(len(bound)) as given:
+        others = {number for _, number in bound if number > self.sweep.machines}
+        with self._scheduled(len(others)) as given:
             for done in given.each(self._points({point.run_id for point, _ in bound}), bound):
                 self._take(done, given)
 
-    def _scheduled(self, going_on: int) -> AbstractContextManager[Schedule]:
-        """Return the schedule, in this process or on the cluster. `going_on`: runs that are active
-        already.
+    def _scheduled(self, more: int) -> AbstractContextManager[Schedule | Queueing]:
+        """Return the schedule, in this process or on the cluster, or what queues the points. `more`: further
+        machines that have runs of the sweep.
         """
+        course, machines = self._course, self.sweep.machines
+        if course.detach:
+            return nullcontext(Queueing(self._trainer.train, machines))
         from orchestrator.sweep.schedule import schedule_here, schedule_on
 
-        course, machines = self._course, self.sweep.machines
         if not course.scheduler:
-            return schedule_here(machines, self._trainer.train, course.project.state, more=going_on)
+            return schedule_here(machines, self._trainer.train, course.project.state, more=more)
         of, profile = course.machines, self.sweep.profile
         root = str(course.project.root)
         remote = Remote(root, profile, tuple(of.overrides), of.sweep, of.agreed, course.words)
@@ -164,17 +178,23 @@ class _Sweeping:
         return True
 
     def end(self) -> None:
-        """Delete the machines."""
-        course = self._course
-        left = [course.machines.end(number, course.tell) for number in course.machines.numbers()]
+        """Delete the machines; with `detach`, those that have no run of the sweep."""
+        course, going_on = self._course, self.sweep.going_on if self._course.detach else ()
+        busy = {point.lease for point in going_on}
+        left = [
+            course.machines.end(number, course.tell)
+            for number in course.machines.numbers()
+            if (lease := course.machines.lease(number)) is None or lease.id not in busy
+        ]
         kept = tuple(each for each in left if each)
         for each in kept:
             notice(course.tell, each)
         points = tuple(
-            point if point.state is PointState.ENDED else replace(point, state=PointState.STOPPED)
+            point if point.state is PointState.ENDED or point in going_on else _stopped(point)
             for point in self.sweep.points
         )
-        self.sweep = replace(self.sweep, points=points, left=kept, ended_at=time.time())
+        ended_at = None if going_on else time.time()
+        self.sweep = replace(self.sweep, points=points, left=kept, ended_at=ended_at)
         self._write()
 
     def interrupted(self) -> Interrupted:
@@ -184,7 +204,7 @@ class _Sweeping:
         words = f"{self._course.words}    # it continues from here"
         if not machines:
             return Interrupted("No machine of the sweep is left; nothing costs money.", words)
-        running, hour = self.sweep.count(PointState.RUNNING), self.sweep.usd_hour or 0.0
+        running, hour = len(self.sweep.going_on), self.sweep.usd_hour or 0.0
         first = "orch cancel RUN for each, then " if running else ""
         exists = (
             f"{running} of {counted(self.sweep.total, 'run')} and {counted(machines, 'machine')} continue, "
@@ -197,7 +217,7 @@ class _Sweeping:
         with self._lock:
             self.sweep = self.sweep.with_point(point)
 
-    def _take(self, done: Done, given: Schedule) -> None:
+    def _take(self, done: Done, given: Schedule | Queueing) -> None:
         self._put(done.point)
         if self._search and done.error is None:
             self._search.tell(done.point)
@@ -206,18 +226,13 @@ class _Sweeping:
             given.stop()
             return
         self._write_sometimes()
-        self._course.told(self.sweep, done.point)
+        if done.point.state is PointState.ENDED:
+            self._course.told(self.sweep, done.point)
 
     def _bound(self) -> list[tuple[Point, int]]:
         """Return the points whose runs were started and not downloaded yet, with their machines."""
         points = {point.run_id: point for point in self.sweep.points}
-        return [
-            (points[run.run_id], number)
-            for number in self._course.machines.numbers()
-            if (lease := self._course.machines.lease(number)) is not None
-            for run in lease.uncollected
-            if run.run_id in points
-        ]
+        return [(points[run_id], number) for run_id, number in self._course.machines.bound(points)]
 
     def _write_sometimes(self) -> None:
         if time.monotonic() - self._written > _WRITE_EVERY_S:

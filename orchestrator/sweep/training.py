@@ -49,6 +49,7 @@ class Trainer:
     """Trains points. Several threads may call it, each for another machine.
 
     `words`: the command that repeats the sweep. `started`: called when the machine of a point is ready.
+    `queued`: runs are put into the queue of their machine; only those that have ended already are downloaded.
     """
 
     def __init__(
@@ -58,7 +59,9 @@ class Trainer:
         words: str,
         approve: Approve | None,
         started: Callable[[Point], None],
+        queued: bool = False,
     ) -> None:
+        self._queued = queued
         self._machines, self._tell, self._words = machines, tell, words
         self._approve, self._started = approve, started
         self._ready: set[int] = set()
@@ -66,7 +69,8 @@ class Trainer:
     def train(self, number: int, point: Point) -> Done:
         """Train a point on machine `number`, which is created if it does not exist.
 
-        Raises no OrchError. An active run of the point there is followed to its end.
+        Raises no OrchError. An active run of the point there is followed to its end, or left there if runs
+        are queued.
         """
         was_ready = number in self._ready
         self._ready.discard(number)
@@ -78,7 +82,7 @@ class Trainer:
             done = Done(number, _failed(self._machines.project, point, failed))
         except OrchError as error:
             return self._refused(number, point, error)
-        if not ExitReason(done.point.reason or "").interrupted:
+        if done.point.reason is None or not ExitReason(done.point.reason).interrupted:
             self._ready.add(number)
         return done
 
@@ -100,7 +104,11 @@ class Trainer:
             lease = lease or machines.ready(number, self._approve, tell)
             now = replace(point, state=PointState.RUNNING, lease=lease.id, error=None)
             self._started(now)
-            return ended(machines.project, now, self._record(lease, now, tell))
+            record = self._record(lease, now, tell)
+            if record.exit["reason"] != ExitReason.RUNNING:
+                return ended(machines.project, now, record)
+            waits = machines.project.ledger(lease.id).lease().runs[point.run_id].waits
+            return replace(now, state=PointState.QUEUED if waits else PointState.RUNNING)
 
     def _record(self, lease: Lease, point: Point, tell: Progress) -> RunRecord:
         project, machines = self._machines.project, self._machines
@@ -108,6 +116,7 @@ class Trainer:
         profile = profile_of(lease, overrides)
         seen = attempts.latest_attempt(project.run(point.run_id))
         wish = RunOptions(retry_failed=True, seen=seen, overrides=overrides, words=self._words)
+        wish = replace(wish, detach=self._queued, queued=self._queued)
         job = (project, lease, profile, point.run_id, wish, Interrupts(), None, tell, self._approve)
         with reported(project, profile, point.run_id, tell) as told:
             return told(train_with_retries(*job))

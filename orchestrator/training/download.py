@@ -140,11 +140,14 @@ def _store(session: Session, record: RunRecord, entries: Sequence[Entry], *, the
 
 
 def _ran(session: Session, run_id: str, state: RunState) -> Ran | None:
-    """Return when the job was active, Unix seconds by its machine's clock."""
-    if not state.started_at or not state.ended_at:
+    """Return when the job was active, Unix seconds by its machine's clock. One that was cancelled in the
+    queue was active for no time.
+    """
+    run = session.ledger.lease().runs[run_id]
+    begun = state.started_at or (state.ended_at if run.queued else None)
+    if not begun or not state.ended_at:
         return None
-    attempt = session.ledger.lease().runs[run_id].attempt
-    return Ran(run_id, attempt, session.machine.id, state.started_at, max(state.started_at, state.ended_at))
+    return Ran(run_id, run.attempt, session.machine.id, begun, max(begun, state.ended_at))
 
 
 def _beside(session: Session, run_id: str) -> list[billing.Span]:

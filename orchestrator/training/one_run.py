@@ -216,9 +216,9 @@ def _pending(project: Project, lease: Lease, run_id: str) -> bool:
 
 
 def _has_ended(session: Session, run_id: str) -> bool:
-    """Whether the run's job has ended, or its machine is gone."""
+    """Whether the run has ended or was lost, or its machine is gone."""
     state = follow.reconnecting(session, lambda: jobs.state(session.host, session.agent, run_id))
-    return state is None or state.state == "ended"
+    return state is None or state.exit is not None
 
 
 def finish(session: Session, run_id: str, output: Output | None, lock: WorkLock) -> RunRecord:

@@ -36,8 +36,9 @@ def still_running(session: Session, run_id: str, others: str = "") -> Busy:
     lease = session.ledger.lease()
     old = [run.run_id for run in lease.runs.values() if run.collected and run.run_id != run_id]
     shown = f"    # {old[-1]} was fetched before: orch pull {old[-1]}" if old and others else ""
+    run = lease.runs.get(run_id)
     return Busy(
-        f"{run_id} is still running. {others}".rstrip(),
+        f"{run_id} is still {'queued' if run and run.waits else 'running'}. {others}".rstrip(),
         exists=f"The machine is still running, at ${lease.price:.2f}/h.",
         next_command=f"orch logs -f {run_id}{shown}",
     )
@@ -54,10 +55,10 @@ def ended_and_active(session: Session) -> tuple[tuple[str, ...], tuple[str, ...]
     """The runs whose results are on the machine only: ended ones and active ones."""
     ended, running = [], []
     for run in session.ledger.lease().uncollected:
-        state = jobs.state(session.host, session.agent, run.run_id).state
-        if state in ("ended", "lost"):
+        state = jobs.state(session.host, session.agent, run.run_id)
+        if state.exit:
             ended.append(run.run_id)
-        elif state == "running":
+        elif state.active:
             running.append(run.run_id)
     return tuple(ended), tuple(running)
 

@@ -50,7 +50,7 @@ from orchestrator.training.download import measure_duration, run_record
 from orchestrator.training.granted import upload_grant
 from orchestrator.training.identity import identify, require_same
 from orchestrator.training.nodes import first_run
-from orchestrator.training.options import Node, RunOptions
+from orchestrator.training.options import RunOptions
 
 ATTEMPT = "ORCH_ATTEMPT"
 """The variable with the number of the attempt, from 1."""
@@ -67,7 +67,7 @@ def prepared(
     active on the machine, StackMismatch, SyncError, ParityMismatch, and UsageError where command, code, data
     or lock are not those of the run that is repeated.
     """
-    other_runs.require_no_other_run(session, run_id, options.parallel)
+    other_runs.require_turn(session, run_id, options.parallel, options.queued)
     session.watch_idleness()  # `up` may have been interrupted before this
     session.confine()
     timings: dict[str, float] = {}
@@ -171,7 +171,7 @@ def begin(session: Session, run_id: str, draft: Draft | None, options: RunOption
     with starting(session.project, session.ledger.lease().id, options.verb, session.progress):
         if draft is not None:
             _require_open(session, run_id)
-            other_runs.require_no_other_run(session, run_id, options.parallel)
+            other_runs.require_turn(session, run_id, options.parallel, options.queued)
             _make_room_there(session, run_id, draft.attempt.number)
             session.ledger.record(RunStarted(run_id, draft))
         else:
@@ -179,8 +179,8 @@ def begin(session: Session, run_id: str, draft: Draft | None, options: RunOption
             if state and state.exit and state.exit.reason != ExitReason.COMPLETED:
                 return True  # it failed and is only to be pulled: what would be started now does not matter
             if state and state.state == "absent":
-                other_runs.require_no_other_run(session, run_id, options.parallel)
-        return _start(session, run_id, options.node)
+                other_runs.require_turn(session, run_id, options.parallel, options.queued)
+        return _start(session, run_id, options)
 
 
 def _require_open(session: Session, run_id: str) -> None:
@@ -260,12 +260,12 @@ def _supersede(session: Session, run_id: str, name: str) -> None:
     )
 
 
-def _start(session: Session, run_id: str, node: Node | None) -> bool:
+def _start(session: Session, run_id: str, options: RunOptions) -> bool:
     """Start the run that the ledger announced; a run that was started before is only found again.
 
     Returns False if the machine went away.
     """
-    run = session.ledger.lease().runs[run_id]
+    run, node = session.ledger.lease().runs[run_id], options.node
     assert run.draft.job is not None, "a run that is only found is not started again"
     env = {**session.profile.train.environment(), **(node.environment() if node else {})}
     job = replace(run.draft.job, env={**env, ATTEMPT: str(run.attempt)})
@@ -276,7 +276,7 @@ def _start(session: Session, run_id: str, node: Node | None) -> bool:
     try:
         grant = upload_grant(session, run)
         with other_runs.naming_other_run(session):
-            started = follow.reconnecting(session, lambda: _begun(session, job, saved, grant))
+            started = follow.reconnecting(session, lambda: _begun(session, job, saved, grant, options.queued))
     except Busy:
         raise
     except UsageError as refused:
@@ -284,12 +284,17 @@ def _start(session: Session, run_id: str, node: Node | None) -> bool:
         refused.next_command = f"orch logs -f {run_id} && orch pull {run_id}    # the active run"
         raise
     if started:
-        session.progress.say(f"Training: {run_id}")
+        follow.note_place(session.ledger, run_id, started)
+        session.progress.say(f"{'Queued' if started.state == 'queued' else 'Training'}: {run_id}")
     return started is not None
 
 
 def _begun(
-    session: Session, job: Job, saved: checkpoints.LocalCheckpoint | None, grant: Grant | None
+    session: Session,
+    job: Job,
+    saved: checkpoints.LocalCheckpoint | None,
+    grant: Grant | None,
+    queued: bool,
 ) -> RunState:
     """Start the job from the newest checkpoint of an earlier attempt, if it has not started yet."""
     train, rank = session.profile.train, session.rank
@@ -306,6 +311,7 @@ def _begun(
         checkpoints=() if rank else train.checkpoints,
         restored=restored,
         grant=grant,
+        queued=queued,
     )
 
 

@@ -125,7 +125,7 @@ def place_guests(patch: pytest.MonkeyPatch, guests: Guests) -> None:
 
 def _prepared(opened: session.Session, run_id: str, wish: RunOptions) -> Draft:
     """A run made ready: nothing is installed, sent or compared; its attempt is told as ever."""
-    other_runs.require_no_other_run(opened, run_id, wish.parallel)
+    other_runs.require_turn(opened, run_id, wish.parallel, wish.queued)
     attempts.archive_attempt(opened.project, run_id)
     now = inputs.inputs_of(opened.project, opened.profile)
     inputs.keep_inputs(opened.project.run(run_id), now)

@@ -1,6 +1,7 @@
 """The verbs of a run: start, state, tail, cancel, outputs. Each takes our base folder first.
 
-    start BASE                        the job as JSON on standard input; prints its state
+    start BASE                        the job as JSON on standard input; prints its state. A job that is
+                                      `queued` begins once all runs before it have ended
     state BASE RUN                    prints its state
     tail BASE RUN OFFSET [--follow]   its output from a byte on, raw; with --follow until it has ended
     cancel BASE RUN [--grace S]       ends it; prints its state
@@ -89,7 +90,7 @@ def _state(arguments: argparse.Namespace) -> int:
 
 def _outputs(arguments: argparse.Namespace) -> int:
     run = _existing(arguments)
-    if rundir.state(run)["state"] == "running":
+    if rundir.state(run)["state"] in rundir.ACTIVE:
         raise RunError("running", f"The run {run.run_id} is still active: its outputs are not final.")
     from ..transfer import outputs
 
@@ -116,7 +117,7 @@ def _tail(arguments: argparse.Namespace) -> int:
     run = _existing(arguments)
     sent = arguments.offset
     while True:
-        over = not arguments.follow or rundir.state(run)["state"] != "running"
+        over = not arguments.follow or rundir.state(run)["state"] not in rundir.ACTIVE
         sent = _send(run, sent)
         if over:
             return 0
@@ -168,12 +169,16 @@ def _cancel(arguments: argparse.Namespace) -> int:
 
 
 def cancel(run: RunDir, grace: float) -> Dict[str, Any]:
-    """End the run and all of its processes; returns its state. An ended run stays unchanged."""
+    """End the run and all of its processes; returns its state. An ended run stays unchanged; a queued one
+    never begins.
+    """
     give_up = time.monotonic() + grace + 60
     while rundir.held(run) and rundir.read_json(run.exit) is None and time.monotonic() < give_up:
         started = rundir.read_json(run.started)
-        if started is not None and not os.path.exists(run.cancel):
+        begun = started is not None or rundir.is_queued(run)
+        if begun and not os.path.exists(run.cancel):
             rundir.write_json(run.cancel, {"grace": grace})
+        if started is not None:
             supervisor = started["supervisor"]
             processes.signal_exactly(supervisor["pid"], supervisor["start"], signal.SIGUSR1)
         time.sleep(_POLL)

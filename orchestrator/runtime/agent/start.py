@@ -10,13 +10,14 @@ import json
 import os
 import time
 import traceback
-from typing import Any, Callable, Dict, Sequence, Tuple
+from typing import Any, Callable, Dict, Optional, Sequence, Tuple
 
 from .. import rundir
 from ..rundir import RunDir, RunError
 from ..transfer.stage import stage
+from . import queueing
 from .command import Command, command
-from .supervise import supervise
+from .supervise import BEGAN, supervise
 
 _PATIENCE = 600.0
 _POLL = 0.05
@@ -40,11 +41,12 @@ _FIELDS: Dict[str, Any] = {
     "restored": {},
     "grant": {},
     "serves": "",
+    "queued": False,
 }
 """The fields of a spec, with their defaults."""
 
 
-_OF_THE_CALL = ("awaited", "checkpoints", "restored", "grant")
+_OF_THE_CALL = ("awaited", "checkpoints", "restored", "grant", "queued")
 """Fields of a spec that may differ in a repeated call for the same job."""
 
 
@@ -70,12 +72,12 @@ def start(run: RunDir, spec: Dict[str, Any]) -> Dict[str, Any]:
         if lock is not None:
             try:
                 _agree(run, spec)
-                if rundir.read_json(run.started) is None:
+                if rundir.read_json(run.started) is None and rundir.read_json(run.exit) is None:
                     _begin(run, spec, lock)
             finally:
                 os.close(lock)
             return rundir.state(run)
-        if rundir.read_json(run.started) is not None:
+        if rundir.read_json(run.started) is not None or rundir.is_queued(run):
             _agree(run, spec)
             return rundir.state(run)
         time.sleep(_POLL)
@@ -83,6 +85,7 @@ def start(run: RunDir, spec: Dict[str, Any]) -> Dict[str, Any]:
 
 
 def _begin(run: RunDir, spec: Dict[str, Any], lock: int) -> None:
+    queueing.leave(run)
     rundir.write_json(run.spec, _sealed(spec, os.urandom(16).hex()))
     try:
         if spec["trees"]:
@@ -112,7 +115,9 @@ def _sealed(spec: Dict[str, Any], salt: str) -> Dict[str, Any]:
 
 
 def _detach(run: RunDir, wanted: Command, spec: Dict[str, Any], lock: int) -> None:
-    """Fork the supervisor into a session of its own, and wait until it reports that the run began."""
+    """Fork the supervisor into a session of its own, and wait until it reports that the run began, or is in
+    the queue.
+    """
     reading, writing = os.pipe()
     first = os.fork()
     if first == 0:
@@ -121,7 +126,7 @@ def _detach(run: RunDir, wanted: Command, spec: Dict[str, Any], lock: int) -> No
     os.waitpid(first, 0)
     with os.fdopen(reading, "rb") as pipe:
         said = pipe.read().decode(errors="replace")
-    if said != "ok":
+    if said != BEGAN:
         raise RunError("failed", said or "The run's supervisor died before the run began; start it again.")
 
 
@@ -138,13 +143,53 @@ def _in_the_background(run: RunDir, wanted: Command, spec: Dict[str, Any], lock:
         for descriptor in (1, 2):
             os.dup2(diary, descriptor)
         _close_all_but(0, 1, 2, lock, ready)
-        _begin_beside(run, spec, (lock, ready))
-        supervise(run, wanted, ready, float(spec["stall"]), spec["on_nan"] == "stop")
+        pipe = _Pipe(ready)
+        tell = _waited(run, spec, pipe)
+        if tell is not None:
+            _begin_beside(run, spec, (lock, *pipe.descriptors))
+            supervise(run, wanted, tell, float(spec["stall"]), spec["on_nan"] == "stop")
         status = 0
     except BaseException:
         traceback.print_exc()  # goes to supervisor.log, which explains why the run was lost
     finally:
         os._exit(status)
+
+
+class _Pipe:
+    """The pipe by which the supervisor reports to `start`, once."""
+
+    def __init__(self, ready: int) -> None:
+        self._ready: Optional[int] = ready
+
+    @property
+    def descriptors(self) -> Tuple[int, ...]:
+        return () if self._ready is None else (self._ready,)
+
+    def tell(self, text: str) -> None:
+        assert self._ready is not None
+        try:
+            os.write(self._ready, text.encode())
+        except BrokenPipeError:  # the caller was killed meanwhile; the run continues
+            pass
+        finally:
+            os.close(self._ready)
+            self._ready = None
+
+
+def _waited(run: RunDir, spec: Dict[str, Any], pipe: _Pipe) -> Optional[Callable[[str], None]]:
+    """Wait for the run's turn. Return the function that reports whether it began; None if it was cancelled
+    meanwhile. A run that has to wait is reported as begun, since `start` must not wait for others.
+    """
+    if not spec["queued"]:
+        return pipe.tell
+    queueing.enter(run)
+    if queueing.is_next(run):
+        return pipe.tell
+    pipe.tell(BEGAN)
+    if not queueing.wait(run):
+        return None
+    queueing.renew_stamps(run)
+    return queueing.teller(run)
 
 
 def _begin_beside(run: RunDir, spec: Dict[str, Any], handed: Sequence[int]) -> None:

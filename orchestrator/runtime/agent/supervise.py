@@ -30,6 +30,8 @@ from .command import Child, Command, launch
 _TO_FETCH = 30.0
 """Maximum seconds before the machine's end that are reserved for fetching what the job has saved."""
 
+BEGAN = "ok"
+
 _LEFTOVER_GRACE = 2.0
 _MOST_NOTICED = 10
 _HEARTBEAT = 0.5
@@ -268,28 +270,23 @@ def _time_to_save(left: float) -> float:
 
 
 def supervise(
-    run: RunDir, command: Command, ready: int, stall: float = 0.0, stops_for_nan: bool = False
+    run: RunDir,
+    command: Command,
+    tell: Callable[[str], None],
+    stall: float = 0.0,
+    stops_for_nan: bool = False,
 ) -> None:
-    """Run the job. Writes "ok" to `ready` (a pipe) once it began, or why it could not."""
+    """Run the job. Calls `tell` with BEGAN once it began, or with why it could not."""
     with own_temporary(command.environment) as environment:
         try:
             given = replace(command, environment=environment)
             supervision = Supervision(run, given, stall, stops_for_nan)
             supervision.start()
         except OSError as error:
-            _tell(ready, f"The run could not be started: {error.strerror}.")
+            tell(f"The run could not be started: {error.strerror}.")
             return
-        _tell(ready, "ok")
+        tell(BEGAN)
         supervision.see_to_the_end()
-
-
-def _tell(ready: int, text: str) -> None:
-    try:
-        os.write(ready, text.encode())
-    except BrokenPipeError:  # the caller was killed meanwhile; the run continues
-        pass
-    finally:
-        os.close(ready)
 
 
 def _wake_on_signals(stop: Any) -> int:

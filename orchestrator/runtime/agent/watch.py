@@ -6,14 +6,14 @@ The deadline is `--left` seconds from now by this machine's clock; once armed it
 say. Active jobs are asked to end some time before it, so that they save, and results can be fetched.
 `--late`: the cloud itself ends the machine at the deadline, so COMMAND waits so many seconds longer. 0 means
 never, for --left and --idle. COMMAND is `poweroff` by default. There is one watcher for each BASE: a later
-call changes its numbers for idleness. These count as use: an active run, a run whose results were not fetched
-and are not all in its store, the end of a run, the fetching of its results, and any touch of `BASE/active`.
-On a spot machine of CLOUD (aws, gcp) it also asks for the cloud's announcement of its end, and notifies every
-run. Prints {"pid", "left", "idle"}.
+call changes its numbers for idleness. These count as use: an active or queued run, a run whose results were
+not fetched and are not all in its store, the end of a run, the fetching of its results, and any touch of
+`BASE/active`. On a spot machine of CLOUD (aws, gcp) it also asks for the cloud's announcement of its end, and
+notifies every run. Prints {"pid", "left", "idle"}.
 """
 
 # Close to the kernel: descriptors, modes and races need os calls, not pathlib.
-# ruff: noqa: PTH100, PTH103, PTH116, PTH118, PTH208
+# ruff: noqa: PTH100, PTH103, PTH116, PTH118
 
 from __future__ import annotations
 
@@ -30,7 +30,6 @@ from dataclasses import dataclass
 from typing import Any, Callable, Dict, List, Optional, Tuple
 
 from .. import processes, rundir
-from ..rundir import RunDir, RunError
 from . import deadline, notices
 
 _TICK = 1.0
@@ -177,19 +176,14 @@ def _read_orders(base: str) -> Orders:
 
 
 def _active(base: str) -> bool:
-    """Whether a run is active, is about to start, or has unfetched results."""
-    return any(rundir.held(run) or _unwatched(run) or rundir.uncollected(run) for run in _runs(base))
-
-
-def _unwatched(run: RunDir) -> bool:
-    """Whether a job is active whose supervisor was killed: it still uses the machine."""
-    started = None if rundir.read_json(run.exit) else rundir.read_json(run.started)
-    return started is not None and processes.alive(started["job"]["pid"], started["job"]["start"])
+    """Whether a run is active, queued or about to start, or has unfetched results."""
+    runs = rundir.all_runs(base)
+    return any(rundir.held(run) or rundir.unwatched(run) or rundir.uncollected(run) for run in runs)
 
 
 def _marks(base: str) -> Tuple[Optional[float], ...]:
     """Return a value that changes with every use: the modification times of these files."""
-    ends = [mark for run in _runs(base) for mark in (run.exit, run.collected, run.stored)]
+    ends = [mark for run in rundir.all_runs(base) for mark in (run.exit, run.collected, run.stored)]
     return tuple(_modified(mark) for mark in (os.path.join(base, "active"), *ends))
 
 
@@ -198,20 +192,6 @@ def _modified(path: str) -> Optional[float]:
         return os.stat(path).st_mtime
     except OSError:
         return None
-
-
-def _runs(base: str) -> List[RunDir]:
-    found = []
-    try:
-        names = os.listdir(os.path.join(base, "runs"))
-    except FileNotFoundError:
-        return []
-    for name in sorted(names):
-        try:
-            found.append(rundir.open_run(base, name))
-        except RunError:
-            continue
-    return found
 
 
 def _orders(base: str) -> str:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import dataclasses
+import json
 import mmap
 import os
 import sys
@@ -266,3 +267,32 @@ def test_linked_files_are_not_read_again(agent: Agent, data: Path, monkeypatch: 
     record.verify(root, record.digest_of(root))
     assert read == []
     assert sync.push(HOST, agent, sync.scan(data, data=True), "data-0").sent_files == 0
+
+
+@pytest.mark.parametrize("harm", ["", "written", "replaced"])
+def test_queued_runs_share_their_data_and_read_them_again_only_if_something_wrote_them(
+    agent: Agent, data: Path, tmp_path: Path, harm: str
+) -> None:
+    """Each run that is queued is one more link to the files, which changes their ctime."""
+    link = sent(agent, data)
+    job = Job("", ("python", "-c", "print(open('data/b').read())"), sys.executable, trees=(link,))
+    gate = f"import os, time\nwhile not os.path.exists({str(tmp_path / 'go')!r}): time.sleep(0.02)"
+    held = dataclasses.replace(job, run_id="a", argv=("python", "-c", gate))
+    for each in (held, *(dataclasses.replace(job, run_id=name) for name in "bc")):
+        jobs.start(HOST, agent, each, queued=True)
+    place = tree_of(agent) / "b"
+    if harm == "written":
+        place.chmod(0o644)
+        place.write_text("evil")
+        os.utime(place, (1_700_000_000,) * 2)
+    if harm == "replaced":
+        (tmp_path / "other").write_text("next")
+        (tmp_path / "other").replace(place)
+    (tmp_path / "go").touch()
+    jobs.follow(HOST, agent, "c", 0, lambda _: None)
+    assert log(agent, "c") == ("evil\n" if harm == "written" else "bbbb\n")
+    assert jobs.left(HOST, agent, "c").altered == (("b",) if harm == "written" else ())
+    shared = json.loads(Path(jobs.run_dir(agent, "b"), "shared.json").read_text())["trees"][0]["files"]
+    for path, (stamp, _, tells) in shared.items():
+        same = tuple(stamp) == tree.stamp_of((tree_of(agent) / path).lstat())
+        assert (same and tells) == (not harm or path != "b"), path

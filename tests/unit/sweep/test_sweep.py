@@ -4,11 +4,8 @@ from __future__ import annotations
 
 import csv
 import json
-import sys
 import threading
 import time
-from collections import Counter
-from collections.abc import Sequence
 from pathlib import Path
 from typing import Any
 
@@ -16,73 +13,15 @@ import pytest
 
 import orchestrator as orch
 from orchestrator.api import report, sweep_status
-from orchestrator.cli import main
 from orchestrator.errors import Fault, Interrupted, ProviderError, UsageError
-from orchestrator.model import Silent
-from orchestrator.model.sweeps import PointState, Sweep
+from orchestrator.model.sweeps import PointState
 from orchestrator.plan import Plan
 from orchestrator.providers.memory import Mishap
 from orchestrator.sweep.machines import Machines
 from tests.unit import here_cloud
-from tests.unit.here_cloud import HereCloud
+from tests.unit.sweep.rig import SCRIPT, Swept, Told, run_cli
 
 pytestmark = pytest.mark.processes
-
-SCRIPT = """import json, os, sys, time
-from pathlib import Path
-lr, seed = sys.argv[1], os.environ["ORCH_PARAM_SEED"]
-assert os.environ["ORCH_PARAM_LR"] == lr
-with open(os.environ["TRAINED"], "a") as file:
-    file.write(f"{lr} {seed}\\n")
-Path(os.environ["TRAINED"] + f".at.{seed}").write_text(os.getcwd())
-time.sleep(float(os.environ.get("TAKES", "0")))
-while Path(os.environ["TRAINED"] + f".hold.{seed}").exists():
-    time.sleep(0.05)
-if os.environ.get("BAD") == seed and not Path(os.environ["TRAINED"] + ".mended").exists():
-    sys.exit("a bad seed")
-Path("metrics.json").write_text(json.dumps({"loss": float(lr) + float(seed)}))
-"""
-
-
-class Told(Silent):
-    """Keeps what is said."""
-
-    def __init__(self) -> None:
-        self.lines: list[str] = []
-
-    def say(self, text: str) -> None:
-        self.lines.append(text)
-
-
-class Swept:
-    """A project to sweep, and what its script did."""
-
-    def __init__(self, folder: Path, cloud: HereCloud) -> None:
-        self.folder, self.cloud = folder, cloud
-        self.trained_file = folder.with_name("trained")
-        self.profile = here_cloud.project(folder, SCRIPT)
-        self.write()
-
-    def write(self, more: str = "", **env: str) -> None:
-        variables = {"TRAINED": str(self.trained_file), **env}
-        text = self.profile.read_text().partition("train:")[0]
-        self.profile.write_text(
-            f"{text}train:\n  command: python train.py {{lr}}\n  env: {json.dumps(variables)}\n{more}"
-        )
-
-    def sweep(self, **options: Any) -> Sweep:
-        matrix: dict[str, Sequence[object]] = options.pop("matrix", {"lr": ["0.1", "0.01"], "seed": [1, 2]})
-        return orch.sweep(self.profile, matrix=matrix, folder=self.folder, **options)
-
-    @property
-    def trained(self) -> Counter[str]:
-        return Counter(self.trained_file.read_text().splitlines() if self.trained_file.exists() else ())
-
-    def hold(self, seed: int) -> Path:
-        """Let runs with this seed wait until the file is removed."""
-        held = self.trained_file.with_name(f"{self.trained_file.name}.hold.{seed}")
-        held.touch()
-        return held
 
 
 @pytest.fixture
@@ -161,11 +100,11 @@ def test_a_point_that_fails_leaves_the_others_and_is_tried_again_by_the_next_cal
 ) -> None:
     swept.write(BAD="2")
     argv = ["sweep", "orch.yaml", "--matrix", "lr=0.1", "--matrix", "seed=1..3", "--machines", "2", "--yes"]
-    assert _cli(swept.folder, monkeypatch, *argv) == 6
+    assert run_cli(swept.folder, monkeypatch, *argv) == 6
     printed = capsys.readouterr().out
     assert "3 of 3 runs have ended, 1 failed" in printed and "lr=0.1 seed=2: tiny-" in printed
     assert not swept.cloud.alive()
-    assert _cli(swept.folder, monkeypatch, "sweep", "status", "--json") == 0
+    assert run_cli(swept.folder, monkeypatch, "sweep", "status", "--json") == 0
     status = json.loads(capsys.readouterr().out)
     assert (status["active"], [p["reason"] for p in status["points"]]) == (
         False,
@@ -173,7 +112,7 @@ def test_a_point_that_fails_leaves_the_others_and_is_tried_again_by_the_next_cal
     )
     assert status["points"][1]["error"]["exit_code"] == 6
     swept.trained_file.with_name("trained.mended").touch()
-    assert _cli(swept.folder, monkeypatch, *argv, "--json") == 0
+    assert run_cli(swept.folder, monkeypatch, *argv, "--json") == 0
     assert json.loads(capsys.readouterr().out)["points"][1]["attempts"] == 2
     assert swept.trained == {"0.1 1": 1, "0.1 2": 2, "0.1 3": 1}
 
@@ -252,7 +191,7 @@ def test_a_budget_that_is_used_up_starts_no_run(
         "1e-9",
         "--yes",
     ]
-    assert _cli(swept.folder, monkeypatch, *argv) == 4
+    assert run_cli(swept.folder, monkeypatch, *argv) == 4
     assert "The budget of $0.00 is used up; no further run is started." in capsys.readouterr().err
 
 
@@ -267,7 +206,7 @@ def test_the_command_that_is_suggested_has_every_option_that_was_typed(
         "--objective loss:min --max-price 3.0 --budget 2.5 --set resources.cpus=2"
     )
     yes = ["--yes"] if refusal == "quota" else []
-    assert _cli(swept.folder, monkeypatch, *typed.split(), *yes) == (4 if yes else 2)
+    assert run_cli(swept.folder, monkeypatch, *typed.split(), *yes) == (4 if yes else 2)
     printed = capsys.readouterr().err
     assert f"orch {typed}" in printed or typed in " ".join(printed.split())
 
@@ -298,7 +237,7 @@ def test_a_metric_that_nobody_recorded_is_said(
         "auc:max",
         "--yes",
     ]
-    assert _cli(swept.folder, monkeypatch, *argv) == 0
+    assert run_cli(swept.folder, monkeypatch, *argv) == 0
     assert "No run recorded auc; there are: loss" in capsys.readouterr().out
 
 
@@ -310,14 +249,6 @@ def test_a_wrong_call_is_refused_before_anything_is_made(swept: Swept) -> None:
     with pytest.raises(UsageError, match="This project has no sweep"):
         sweep_status("none", folder=swept.folder)
     assert not swept.cloud._made and not (swept.folder / "runs").exists()
-
-
-def _cli(folder: Path, monkeypatch: pytest.MonkeyPatch, *argv: str) -> int:
-    monkeypatch.chdir(folder)
-    monkeypatch.setattr(sys, "argv", ["orch", *argv])
-    with pytest.raises(SystemExit) as left:
-        main()
-    return int(left.value.code or 0)
 
 
 SEARCH: dict[str, Any] = {
