@@ -35,9 +35,12 @@ FILES = (
 PATTERNS = ("etc/ssh/ssh_host_*", "etc/sudoers.d/*", "usr/local/sbin/*")
 
 
-def copied(pid: int, cloud: str) -> Path:
-    """Copy the disk of the machine whose first process is `pid`, while it still shows its files."""
-    files = Path(tempfile.mkdtemp(prefix=f"orch-{cloud}-disk-"))
+def copied(pid: int, cloud: str, below: Path | None = None) -> Path:
+    """Copy the disk of the machine whose first process is `pid`, while it still shows its files.
+
+    `below`: a folder that ends with the cloud; default: that of temporary files.
+    """
+    files = Path(tempfile.mkdtemp(prefix=f"orch-{cloud}-disk-", dir=below))
     files.chmod(0o755)  # it becomes the mode of /
     root = Path(f"/proc/{pid}/root")
     found = [name for name in (*FOLDERS, *FILES) if (root / name).exists()]

@@ -210,7 +210,7 @@ def _files(world: World, key: tuple[str, str]) -> Path | None:
         instance = world.instances.get(key)  # a boot disk has its instance's name
         kept = world.disk_files.get(key)
     if instance is not None and isinstance(instance.machine, Running) and instance.machine.alive():
-        return disk_files.copied(instance.machine.pid, "gcp")
+        return disk_files.copied(instance.machine.pid, "gcp", world.state)
     return kept
 
 

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import secrets
-import shutil
 import threading
 import time
 from typing import Any
@@ -174,9 +173,6 @@ class Lifecycle:
         self._world.network.set({})
         if self._world.settings.machines:
             self.machines.end_all()
-        images = (image.files for image in self._world.images.values())
-        for path in filter(None, (*self._world.disk_files.values(), *images)):
-            shutil.rmtree(path, ignore_errors=True)
 
     def _watch(self, instance: Instance, end: float | None) -> None:
         """Until the instance has ended by whatever means."""
@@ -242,7 +238,7 @@ class Lifecycle:
         """Its disk outlives it; that of a guest that powered itself off is gone, and nobody reads it."""
         machine = instance.machine
         if isinstance(machine, Running) and machine.alive():
-            kept = disk_files.copied(machine.pid, "gcp")
+            kept = disk_files.copied(machine.pid, "gcp", self._world.state)
             with self._world.change():
                 self._world.disk_files[instance.zone, instance.name] = kept
 
