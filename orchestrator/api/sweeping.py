@@ -62,12 +62,12 @@ def sweep(
     dollars; when the machines have cost that much, no further run is started. `told`: called after each
     point that has ended. The profile's `accept` promotes no model.
 
-    `detach` returns when each point is in the queue of its machine, which trains one after another without
-    this process; `going_on` of the result has them. Called again, with or without it, runs that have ended
-    are downloaded; without it, the others are followed to their ends.
+    `detach`: return when each point is in the queue of its machine, which trains without this process;
+    `going_on` of the result has them. Another call downloads what has ended, and without it follows the rest.
+
     Raises UsageError, ProfileError; ProviderError or HostError if no machine is left that works.
     """
-    from orchestrator.sweep.machines import Machines, approved
+    from orchestrator.sweep.machines import Machines
     from orchestrator.sweep.supervise import SweepSettings, to_the_end
 
     project, tell = Project.at(folder), as_progress(progress)
@@ -80,13 +80,9 @@ def sweep(
     words = sweep_command(profile, plan.matrix, overrides, {"machines": machines, **options, **limits})
     leased = Machines(project, wanted, overrides, plan.sweep)
     if not plan.succeeded:
-        unbound = _unbound(plan, leased)
-        if detach:
-            _require_short_queues(plan, unbound)
-        leased = approved(leased, plan.machines, unbound, max_price, approve, tell)
-    course = SweepSettings(
-        project, leased, tell, shlex.join(words), budget, chooser, scheduler or "", approve
-    )
+        leased = _agreed(plan, leased, detach, max_price, approve, tell)
+    again = shlex.join(words)
+    course = SweepSettings(project, leased, tell, again, budget, chooser, scheduler or "", approve)
     return to_the_end(replace(course, told=told or course.told, detach=detach), plan)
 
 
@@ -135,6 +131,23 @@ def _planned(
     plan = planned(project, wanted, ids, values, machines=machines, objective=goal, search=trials)
     project.require_runs(plan.sweep)
     return with_known_points(project, plan), partial(Search, values, trials, goal, ids) if trials else None
+
+
+def _agreed(
+    plan: Sweep,
+    leased: Machines,
+    detach: bool,
+    max_price: float | None,
+    approve: Approve | None,
+    tell: Progress,
+) -> Machines:
+    """Return the machines after the plan was approved. Raises UsageError if queues would be too long."""
+    from orchestrator.sweep.machines import approved
+
+    unbound = _unbound(plan, leased)
+    if detach:
+        _require_short_queues(plan, unbound)
+    return approved(leased, plan.machines, unbound, max_price, approve, tell)
 
 
 def _unbound(plan: Sweep, machines: Machines) -> int:
