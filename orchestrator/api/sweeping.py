@@ -80,9 +80,7 @@ def sweep(
     words = sweep_command(profile, plan.matrix, overrides, {"machines": machines, **options, **limits})
     leased = Machines(project, wanted, overrides, plan.sweep)
     if not plan.succeeded:
-        unbound = _unbound(plan, leased)
-        if detach:
-            _require_short_queues(plan, unbound)
+        unbound = _unbound(plan, leased, queued=detach)
         leased = approved(leased, plan.machines, unbound, max_price, approve, tell)
     course = Course(project, leased, tell, shlex.join(words), budget, chooser, scheduler or "", approve)
     return to_the_end(replace(course, told=told or course.told, detach=detach), plan)
@@ -135,11 +133,16 @@ def _planned(
     return known(project, plan), partial(Search, values, trials, goal, ids) if trials else None
 
 
-def _unbound(plan: Sweep, machines: Machines) -> int:
-    """Return how many points have neither succeeded nor a run on a machine."""
+def _unbound(plan: Sweep, machines: Machines, *, queued: bool) -> int:
+    """Return how many points have neither succeeded nor a run on a machine. Raise UsageError if they are to
+    be `queued`, and would be too many in one queue.
+    """
     waiting = {point.run_id for point in plan.points if not point.succeeded}
     known = sum(point.succeeded for point in plan.points)
-    return (plan.search or len(plan.points)) - known - len(machines.bound(waiting))
+    count = (plan.search or len(plan.points)) - known - len(machines.bound(waiting))
+    if queued:
+        _require_short_queues(plan, count)
+    return count
 
 
 def _require_queueable(
