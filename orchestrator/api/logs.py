@@ -102,12 +102,12 @@ def _of_the_machine(
         naming(ledger, again),
         open_session(project, ledger, profile_of(lease, ()), progress=tell) as session,
     ):
+        following.say_if_queued(session, run_id)
         if follow:
             ended = following.follow_to_end(session, run_id, output)
             offset = following.bookmark(session, run_id).offset
         else:
             before = _of_earlier_attempts(project, run_id, output)
-            following.say_if_queued(session, run_id)
             offset = before + jobs.follow(session.host, session.agent, run_id, 0, output, live=False)
             ended = jobs.state(session.host, session.agent, run_id).exit
             if ended:

@@ -67,7 +67,7 @@ def sweep(
 
     Raises UsageError, ProfileError; ProviderError or HostError if no machine is left that works.
     """
-    from orchestrator.sweep.machines import Machines
+    from orchestrator.sweep.machines import Machines, approved
     from orchestrator.sweep.supervise import SweepSettings, to_the_end
 
     project, tell = Project.at(folder), as_progress(progress)
@@ -80,7 +80,8 @@ def sweep(
     words = sweep_command(profile, plan.matrix, overrides, {"machines": machines, **options, **limits})
     leased = Machines(project, wanted, overrides, plan.sweep)
     if not plan.succeeded:
-        leased = _agreed(plan, leased, detach, max_price, approve, tell)
+        unbound = _unbound(plan, leased, queued=detach)
+        leased = approved(leased, plan.machines, unbound, max_price, approve, tell)
     again = shlex.join(words)
     course = SweepSettings(project, leased, tell, again, budget, chooser, scheduler or "", approve)
     return to_the_end(replace(course, told=told or course.told, detach=detach), plan)
@@ -133,28 +134,16 @@ def _planned(
     return with_known_points(project, plan), partial(Search, values, trials, goal, ids) if trials else None
 
 
-def _agreed(
-    plan: Sweep,
-    leased: Machines,
-    detach: bool,
-    max_price: float | None,
-    approve: Approve | None,
-    tell: Progress,
-) -> Machines:
-    """Return the machines after the plan was approved. Raises UsageError if queues would be too long."""
-    from orchestrator.sweep.machines import approved
-
-    unbound = _unbound(plan, leased)
-    if detach:
-        _require_short_queues(plan, unbound)
-    return approved(leased, plan.machines, unbound, max_price, approve, tell)
-
-
-def _unbound(plan: Sweep, machines: Machines) -> int:
-    """Return how many points have neither succeeded nor a run on a machine."""
+def _unbound(plan: Sweep, machines: Machines, *, queued: bool) -> int:
+    """Return how many points have neither succeeded nor a run on a machine. Raise UsageError if they are to
+    be `queued`, and would be too many in one queue.
+    """
     waiting = {point.run_id for point in plan.points if not point.succeeded}
     known = sum(point.succeeded for point in plan.points)
-    return (plan.search or len(plan.points)) - known - len(machines.bound(waiting))
+    count = (plan.search or len(plan.points)) - known - len(machines.bound(waiting))
+    if queued:
+        _require_short_queues(plan, count)
+    return count
 
 
 def _require_queueable(

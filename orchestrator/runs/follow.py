@@ -56,7 +56,7 @@ def follow_to_end(session: Session, run_id: str, output: Callable[[bytes], None]
     that was shown.
     """
     mark = bookmark(session, run_id)
-    say_if_queued(session, run_id)
+
     folder = session.project.run(run_id)
     with LocalLog(folder / LOG) as kept, downloading(session, run_id) as download:
 

@@ -223,6 +223,7 @@ def _has_ended(session: Session, run_id: str) -> bool:
 
 def finish(session: Session, run_id: str, output: Output | None, lock: WorkLock) -> RunRecord:
     """Follow the run, possibly beside other calls; then download it, unless another call already did."""
+    follow.say_if_queued(session, run_id)
     with checkers_ahead(session, run_id) as ready:
         exit_ = follow.follow_to_end(session, run_id, output)
         lock.take()

@@ -90,7 +90,7 @@ def test_a_detached_sweep_needs_no_client_until_its_results_are_collected(projec
     profile = project.folder / "orch.yaml"
     profile.write_text(profile.read_text() + "  env: {GATE: /tmp/go}\n")
     killed = project.start(*DETACHED, "--detach")
-    until(lambda: running(project) >= 1, 120)
+    until(lambda: running(project) >= 1, 300)
     killed.kill()
     killed.communicate(timeout=60)
     left = json.loads(project.orch(*DETACHED, "--detach", "--json").out)

@@ -24,8 +24,8 @@ from ..transfer.stage import SHARED
 from . import deadline, notices
 from .supervise import BEGAN
 
-_NEXT_S = 0.5
-_LATER_S = 2.0
+NEXT_S = 0.5
+LATER_S = 2.0
 """Seconds between two checks of the run that is next, and of those behind it: a check takes 0.2 ms."""
 _CANCELLED = "It was cancelled before it began."
 
@@ -69,7 +69,7 @@ def wait(run: RunDir) -> bool:
             ahead = _nearest_ahead(run, number)
         if ahead is None and not _machine_ends(run.base):
             return True
-        time.sleep(_LATER_S if ahead is not None and _is_waiting(ahead) else _NEXT_S)
+        time.sleep(LATER_S if ahead is not None and _is_waiting(ahead) else NEXT_S)
     end_unbegun(run, "cancelled", _CANCELLED)
     return False
 

@@ -37,6 +37,8 @@ EVENTS: tuple[kinds.LedgerEvent, ...] = (
     kinds.RunStarted("r1", Draft(attempt=Try(2, ("the code",)))),
     kinds.RunFound("r1", Draft()),
     kinds.RunResumed("r1", 1, 7, 1500.0),
+    kinds.RunQueued("r1"),
+    kinds.RunBegan("r1"),
     kinds.RunEnded("r1", "completed"),
     kinds.RunCollected("r1", LEFT, RAN),
     kinds.RunReleased("r1"),

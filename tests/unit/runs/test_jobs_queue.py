@@ -5,6 +5,7 @@ from __future__ import annotations
 import json
 import os
 import signal
+import time
 from collections.abc import Iterator
 from pathlib import Path
 
@@ -13,6 +14,7 @@ import pytest
 from orchestrator import jobs
 from orchestrator.model import Agent, Job, RunState
 from orchestrator.runtime import processes
+from orchestrator.runtime.agent import queueing
 from orchestrator.runtime.agent.watch import Idleness
 from tests.unit.job_runs import HOST, agent_in, folder, shell, started, until
 
@@ -117,6 +119,7 @@ def test_a_waiting_supervisor_that_is_killed_lets_nobody_go_ahead(machine: Machi
     machine.until_running("a")
     machine.kill_waiting("b")
     machine.let_end("b", "c")
+    time.sleep(2 * (queueing.LATER_S + queueing.NEXT_S))  # both looks that the one behind it takes
     assert machine.states("a", "c") == ["running", "queued"]
     machine.queue("b")
     assert machine.states("a", "b", "c") == ["running", "queued", "queued"]
@@ -144,8 +147,10 @@ def test_a_queued_run_can_be_cancelled_and_never_begins(machine: Machine) -> Non
     assert ended.state == "ended" and ended.exit and ended.started_at is None and ended.ended_at
     assert (ended.exit.reason, ended.exit.code) == ("cancelled", None)
     assert machine.states("a", "c") == ["running", "queued"]
+    place = (folder(machine.agent, "b") / "queued.json").read_bytes()
     machine.queue("b")
     assert machine.state("b") == ended
+    assert (folder(machine.agent, "b") / "queued.json").read_bytes() == place
     machine.let_end("a", "b", "c")
     machine.until_ended("a", "c")
     assert machine.told == in_turn("a", "c")
