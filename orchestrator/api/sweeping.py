@@ -50,10 +50,9 @@ def sweep(
     time, and delete the machines.
 
     Each point is an ordinary run, `runs/<id>/`; the whole is in `runs/<id of the sweep>/sweep.json`. A
-    parameter `lr` replaces `{lr}` in the command, and is ORCH_PARAM_LR in the run's environment. Runs are
-    trained once: a repeated call continues with those that have no successful record, and follows those that
-    are active. A run that fails is in `failed` of the result, and the others go on; `retry` of the profile
-    applies to each.
+    parameter `lr` replaces `{lr}` in the command, and is ORCH_PARAM_LR in the run's environment. A repeated
+    call trains those that have no successful record, and follows those that are active. A run that fails is
+    in `failed` of the result, and the others go on; `retry` of the profile applies to each.
 
     `search`: `optuna:30` lets Optuna choose 30 points, each after what the earlier ones gave; a list of one
     text such as `1e-5..1e-1` is then a range. `scheduler`: the address of a Dask cluster, `tls://host:8786`,
