@@ -210,7 +210,7 @@ def test_a_queued_point_can_be_cancelled_and_is_told_as_queued(
     assert f"Cancelled {ids[1]}" in capsys.readouterr().out
     held.unlink()
     until(lambda: all_ended(swept), 120)
-    assert run_cli(swept.folder, monkeypatch, *argv, "--json") == 6
+    assert run_cli(swept.folder, monkeypatch, *argv, "--json") == 13
     done = json.loads(capsys.readouterr().out)
     assert [point["reason"] for point in done["points"]] == ["completed", "cancelled", "completed"]
     assert done["points"][1]["seconds"] == 0 and done["next_command"] is None
