@@ -16,7 +16,7 @@ from orchestrator.model import (
     StackFacts,
 )
 from orchestrator.model.counted import counted
-from orchestrator.model.outcomes import Conclusion
+from orchestrator.model.outcomes import Conclusion, ExitReason
 from orchestrator.model.plain import moment, plain
 from orchestrator.model.resume import Resumed
 from orchestrator.model.workers import WorkersConclusion
@@ -254,7 +254,10 @@ def _unconfined(check: Mapping[str, Any]) -> str:
 
 def _files(record: RunRecord) -> str:
     if not record.artifacts:
-        return ""
+        silent = record.exit["reason"] == ExitReason.COMPLETED and not (
+            record.unwritten or record.not_fetched
+        )
+        return "none came home: train.outputs of the profile names no files" if silent else ""
     total = sum(artifact["bytes"] for artifact in record.artifacts)
     return f"{counted(len(record.artifacts), 'file')}, {size(total)}, verified, in {record.folder}"
 

@@ -21,25 +21,41 @@ def require_turn(session: Session, run_id: str, parallel: bool, queued: bool) ->
     """
     if queued:
         return
-    others = [
-        run.run_id
-        for run in session.ledger.lease().uncollected
-        if run.run_id != run_id
-        and run.exit_reason is None
-        and jobs.state(session.host, session.agent, run.run_id).active
-    ]
-    if not others:
+    active, _ = _others(session, run_id)
+    if not active:
         return
-    verb = "is" if len(others) == 1 else "are"
-    found = f"{', '.join(others)} {verb} running on {session.machine.id}"
+    verb = "is" if len(active) == 1 else "are"
+    found = f"{', '.join(active)} {verb} running on {session.machine.id}"
     free = _words(jobs.room(session.host, session.agent))
     if not parallel:
         raise Busy(
             f"{found}, and {run_id} would share the machine. Free now: {free}. Nothing was started.",
             exists=f"{session.machine.id} is still running, at ${session.machine.price:.2f}/h.",
-            next_command=f"orch logs -f {others[0]}    # then this run; or add --parallel",
+            next_command=f"orch watch {active[0]}    # until it is here; then this run, or add --parallel",
         )
     notice(session.progress, f"{found}; {run_id} shares the machine. Free now: {free}")
+
+
+def report_unpulled(session: Session, run_id: str) -> None:
+    """Report other runs that ended on the machine and were not pulled."""
+    _, ended = _others(session, run_id)
+    if ended:
+        which, were = (ended[0], "was") if len(ended) == 1 else ("--all", "were")
+        notice(session.progress, f"{', '.join(ended)} ended and {were} not pulled yet: orch pull {which}")
+
+
+def _others(session: Session, run_id: str) -> tuple[list[str], list[str]]:
+    """Return the other runs that were not pulled: active or queued ones, and ended ones."""
+    active, ended = [], []
+    for run in session.ledger.lease().uncollected:
+        if run.run_id == run_id:
+            continue
+        state = None if run.exit_reason else jobs.state(session.host, session.agent, run.run_id)
+        if state is None or state.exit is not None:
+            ended.append(run.run_id)
+        elif state.active:
+            active.append(run.run_id)
+    return active, ended
 
 
 @contextmanager

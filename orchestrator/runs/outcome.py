@@ -87,7 +87,7 @@ def complete_record(record: RunRecord, *, leased: bool = True) -> RunRecord:
     """
     missing = record.missing_results
     if not missing and record.succeeded and record.wrote_no_output:
-        raise _no_output(record)
+        raise _no_output(record, leased)
     if not missing:
         return record
     coming = any(each["reason"] in _CAN_COME for each in missing)
@@ -106,13 +106,13 @@ def complete_record(record: RunRecord, *, leased: bool = True) -> RunRecord:
     raise error
 
 
-def _no_output(record: RunRecord) -> ResultsLost:
+def _no_output(record: RunRecord, leased: bool) -> ResultsLost:
     names = ", ".join(f"{each['pattern']} ({_where(each)})" for each in record.unwritten[:_NAMED])
     others = f"{len(record.artifacts)} other files that it wrote are" if record.artifacts else "Its record is"
     error = ResultsLost(
         f"{record.run_id} completed, but wrote none of the outputs that train.outputs names: {names}.",
-        exists=f"{others} in {record.folder}.",
-        next_command=f"ls -R {shlex.quote(str(record.folder))}    # then correct train.outputs",
+        exists=f"{others} in {record.folder}.{' ' + _runs_on(record) if leased else ''}",
+        next_command=f"ls -R {shlex.quote(str(record.folder))}    # then correct train.outputs or the script",
     )
     error.record = record
     return error

@@ -7,7 +7,16 @@ from contextlib import contextmanager
 from dataclasses import replace
 
 from orchestrator import jobs
-from orchestrator.errors import LocalError, RunFailed, RunLost, UsageError
+from orchestrator.errors import (
+    DeadlineReached,
+    HostError,
+    LocalError,
+    OrchError,
+    Preempted,
+    RunFailed,
+    RunLost,
+    UsageError,
+)
 from orchestrator.leases.remains import naming
 from orchestrator.leases.settle import require_gone, settle, settle_on_exit
 from orchestrator.ledger import Lease
@@ -185,12 +194,21 @@ def opened(
             yield session
         except OSError as error:
             raise _refused_here(session, lease, run_id, error, again) from error
+        except (HostError, RunLost, Preempted, DeadlineReached):  # the machine may be gone
+            raise
+        except OrchError as error:
+            error.exists = error.exists or _still_running(session)
+            raise
+
+
+def _still_running(session: Session) -> str:
+    return f"{session.machine.id} is still running, at ${session.machine.price:.2f}/h."
 
 
 def _refused_here(session: Session, lease: Lease, run_id: str, error: OSError, again: str) -> LocalError:
     refused, once = space.refusal_of(error, session.project)
     began = any(run.run_id == run_id for run in session.project.ledger(lease.id).lease().uncollected)
-    machine = f"{session.machine.id} is still running, at ${session.machine.price:.2f}/h."
+    machine = _still_running(session)
     if not began:
         return LocalError(
             f"Error on this computer: {refused}. Existing files are unchanged; {run_id} was not started.",

@@ -78,7 +78,9 @@ def compare_first_steps(
         return verdict
     said = "\n".join(failures)
     if profile.parity.on_mismatch.stops(Conclusion.NOT_COMPARED):
-        raise RunFailed(said, next_command=f"{options.command(profile)}    # once fixed")
+        without = options.command(profile, local_parity=False)
+        again = f"{options.command(profile)}    # once fixed; or, without the comparison: {without}"
+        raise RunFailed(said, next_command=again)
     return replace(verdict, detail=said)
 
 

@@ -16,7 +16,14 @@ _TAIL = 1 << 16
 _ROOM = 1 << 20
 """Bytes: a file system with less free space counts as full."""
 
-_FULL_WORDS = (b"No space left on device", b"ENOSPC", b"Disk quota exceeded")
+_FULL_WORDS = (
+    b"No space left on device",
+    b"ENOSPC",
+    b"Disk quota exceeded",
+    b"Not enough free space to write",
+    b"PytorchStreamWriter failed writing file",
+)
+"""Messages of the C library, NumPy (which reserves the space of an array first) and PyTorch."""
 _KILLED_WORDS = (b"BrokenProcessPool", b"SIGKILL", b"exit code: -9", b"Killed", b"signal 9")
 _DEVICE_FULL = re.compile(
     rb"CUDA out of memory|CUDA_ERROR_OUT_OF_MEMORY|(CUBLAS|CUDNN)_STATUS_ALLOC_FAILED"

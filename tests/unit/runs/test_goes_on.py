@@ -15,6 +15,7 @@ from orchestrator.cli.app import app
 from orchestrator.errors import BeforeTheRun, Interrupted
 from orchestrator.ledger import Ledger
 from orchestrator.model import clouds
+from tests.said import Said
 from tests.unit import here_cloud
 from tests.unit.here_cloud import HereCloud
 
@@ -153,6 +154,29 @@ def test_down_says_which_run_is_active_and_which_ended(job: Job) -> None:
         orch.down(folder=job.folder)
     assert refused.value.message.startswith("Results of one, two are on the machine only;")
     assert str(refused.value.next_command).startswith("orch pull --all --lease ")
+
+
+def test_a_new_run_names_those_that_ended_and_were_not_pulled(job: Job) -> None:
+    orch.up(job.profile, folder=job.folder)
+    orch.train(run_id="one", folder=job.folder, detach=True)
+    with pytest.raises(orch.Busy) as refused:
+        orch.train(run_id="two", folder=job.folder)
+    assert str(refused.value.next_command).startswith("orch watch one ")
+    job.go.touch()
+    wait_until_ended(job)
+    told = Said()
+    assert orch.train(run_id="two", folder=job.folder, progress=told).succeeded
+    assert told.about("not pulled") == ["one ended and was not pulled yet: orch pull one"]
+
+
+def test_an_error_while_the_machine_runs_names_it_and_its_price(job: Job) -> None:
+    job.go.touch()
+    profile = job.folder / "orch.yaml"
+    profile.write_text(profile.read_text().replace("train:\n", "train:\n  outputs: [nowhere]\n"))
+    orch.up(job.profile, folder=job.folder)
+    with pytest.raises(orch.ResultsLost) as refused:
+        orch.train(run_id="one", folder=job.folder)
+    assert f"{job.lease().machine} is still running, at $0.05/h." in str(refused.value.exists)
 
 
 def test_down_sees_that_a_run_has_ended_since(job: Job) -> None:

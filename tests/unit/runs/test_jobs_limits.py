@@ -166,6 +166,12 @@ def test_a_run_does_not_start_on_a_full_disk(small_disk: Path) -> None:
         (Facts(1, None, full="/x"), "disk_full"),
         (Facts(None, 7, full="/x"), "disk_full"),
         (Facts(1, None, log_tail=b"RESOURCE_EXHAUSTED: /x; No space left on device"), "disk_full"),
+        (
+            Facts(
+                1, None, log_tail=b"OSError: Not enough free space to write 100000000 bytes after offset 128"
+            ),
+            "disk_full",
+        ),
         (Facts(1, None, log_tail=b"ResourceExhaustedError: OOM when allocating"), "device_out_of_memory"),
         (Facts(1, None, log_tail=b"torch.OutOfMemoryError: CUDA out of memory."), "device_out_of_memory"),
         (
