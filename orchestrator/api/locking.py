@@ -41,9 +41,8 @@ def lock(source: Path, output: Path | None, progress: Progress, *, upgrade: bool
         again = shlex.join(["orch", "lock", str(source), "-o", str(named.parent / _LOCK)])
         raise UsageError(f"{named} would be overwritten by its own lock.", next_command=again)
     progress.say(f"Resolving {named}")
-    python = stack.make_lock(named.resolve(), path.resolve(), upgrade=upgrade)
-    pins = stack.read_lock(path).pins
-    return Locked(str(path), str(named), python, len({pin.name for pin in pins}))
+    python, made = stack.make_lock(named.absolute(), path.absolute(), upgrade=upgrade)
+    return Locked(str(path), str(named), python, len({pin.name for pin in made.pins}))
 
 
 def _requirements(source: Path, output: Path | None) -> Path:
