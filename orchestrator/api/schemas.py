@@ -81,7 +81,7 @@ def missing_lock(profile: Path) -> str | None:
 
 
 def refused_lock(profile: Path) -> StackError | None:
-    """Why the lock file of the profile cannot be used, with the next command; None if it can, or is missing."""
+    """Why the profile's lock cannot be used, with the next command; None if it can, or is missing."""
     from orchestrator import stack
     from orchestrator.profile import load
 

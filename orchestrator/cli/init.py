@@ -64,7 +64,7 @@ def lock(
         typer.Argument(
             metavar="[REQUIREMENTS]",
             help="A file that names the packages, or the folder of requirements.in, requirements.txt, "
-            "pyproject.toml or setup.py.",
+            "pyproject.toml, setup.py, Pipfile or environment.yml.",
         ),
     ] = Path(),
     output: Annotated[
@@ -88,6 +88,7 @@ def lock(
 
     made = locking.lock(source, output, progress.progress(), upgrade=upgrade)
     text = f"Wrote {made.path}: {counted(made.packages, 'package')} for Python {made.python}"
+    text = "\n".join([text, *made.notes])
     emit("lock", made.as_json(), as_json, text)
 
 

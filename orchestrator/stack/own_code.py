@@ -118,7 +118,7 @@ def _local(target: str) -> str | None:
 
 
 def _repository(request: Request, url: str, revision: str | None, again: str) -> StackError:
-    url = without_secrets(url)
+    url = without_secrets(url).replace("***@", "")
     name = url.rstrip("/").rpartition("/")[2].removesuffix(".git") or "package"
     folder = f"../{name}"
     clone = shlex.join(["git", "clone", url, folder])
@@ -134,7 +134,7 @@ def _repository(request: Request, url: str, revision: str | None, again: str) ->
 def _remedy(request: Request, folder: Path, project: Path) -> str:
     """Return the edits that send the code in `folder` to the machine and put it on the import path."""
     needs = _dependencies(folder)
-    removal = f"Remove line {request.line} of it" if request.line else "Remove it"
+    removal = "Remove this line" if request.line else "Remove it"
     instead = f" and write what it needs in its place: {', '.join(needs)}" if needs else ""
     home, root = Path(os.path.realpath(folder)), Path(os.path.realpath(project))
     if home.is_relative_to(root):
