@@ -63,7 +63,7 @@ def _wanted(source: Path, found: PackageList) -> Wanted:
     from orchestrator.stack import Request, Wanted
 
     requests = tuple(Request(source, each.line, each.text) for each in found.requirements)
-    return Wanted(requests, found.python)
+    return Wanted(requests, found.python, " ".join(found.notes))
 
 
 def _requirements(source: Path, output: Path | None) -> Path:

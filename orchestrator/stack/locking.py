@@ -22,11 +22,12 @@ from orchestrator.stack.uv import run_uv
 class Wanted:
     """The packages of a file that uv cannot read, as requirements.
 
-    `python`: the versions of Python that it asks for, as specifiers; "" for any.
+    `python`: the versions of Python that it asks for, as specifiers; "" for any. `note`: how it was read.
     """
 
     requests: tuple[Request, ...]
     python: str = ""
+    note: str = ""
 
 
 def make_lock(
@@ -41,16 +42,26 @@ def make_lock(
     """
     project = source.parent
     requests = wanted.requests if wanted else requests_of(source)
-    refuse_unlockable(requests, project, make_command(source, lock))
+    again = make_command(source, lock)
+    refuse_unlockable(requests, project, again)
     version = _python(source, wanted.python if wanted else "")
     arguments = ["pip", "compile", "--generate-hashes", "--python-version", version]
     arguments += ["--universal"] if sys.platform != "linux" else []
     arguments += ["--upgrade"] if upgrade else []
-    named = ("-" if wanted else source.name, "-o", os.path.relpath(lock, project))
-    lines = "".join(f"{request.text}\n" for request in requests) if wanted else ""
+    arguments += ["-" if wanted else source.name, "-o", os.path.relpath(lock, project)]
     before = lock.read_bytes() if lock.exists() else None
-    run_uv([*arguments, *named], cwd=project, stdin=lines, purpose=f"{source} cannot be locked:")
+    _compile(arguments, source, wanted, f"{again}    # after an edit of {source.name}")
     return version, _accepted(lock, source, before)
+
+
+def _compile(arguments: list[str], source: Path, wanted: Wanted | None, next_command: str) -> None:
+    lines = "".join(f"{request.text}\n" for request in wanted.requests) if wanted else ""
+    how = f". {wanted.note}" if wanted and wanted.note else ":"
+    try:
+        run_uv(arguments, cwd=source.parent, stdin=lines, purpose=f"{source} cannot be locked{how}")
+    except StackError as error:
+        error.next_command = error.next_command or next_command
+        raise
 
 
 def _python(source: Path, asked: str) -> str:

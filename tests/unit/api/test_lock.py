@@ -180,3 +180,38 @@ def test_the_python_of_a_conda_environment_must_be_there(project: Path) -> None:
     with pytest.raises(StackError, match=r"environment\.yml asks for"):
         lock(project, None, Silent())
     assert not (project / "requirements.lock").exists()
+
+
+def test_a_conda_package_that_the_index_lacks(project: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    (project / "environment.yml").write_text("dependencies:\n- unheard-of\n")
+    monkeypatch.chdir(project)
+    with pytest.raises(StackError, match=r"(?s)package index by the same names.*unheard-of") as refused:
+        lock(Path(), None, Silent())
+    assert refused.value.next_command == "orch lock    # after an edit of environment.yml"
+
+
+def test_without_any_list_the_next_step_copies_no_environment(project: Path) -> None:
+    """`pip list` in an ordinary shell names packages that have nothing to do with the project."""
+    with pytest.raises(UsageError) as refused:
+        lock(project, None, Silent())
+    assert str(refused.value.next_command).startswith("orch lock ")
+
+
+def test_a_refused_lock_stops_plan_and_init_as_it_stops_lock(
+    project: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    from orchestrator.api import plan
+    from orchestrator.cli.init import init
+
+    monkeypatch.chdir(project)
+    (project / "requirements.txt").write_text("wanted\n-e ../common\n")
+    (project / "requirements.lock").write_text("-e ../common\n")
+    (project / "train.py").touch()
+    init()
+    shown = capsys.readouterr().out
+    assert "requirements.txt:2: '-e ../common' is a folder" in shown
+    assert "Next: orch lock    # after the edit; then: orch up orch.yaml" in shown
+    with pytest.raises(StackError, match=r"^requirements\.txt:2: '-e \.\./common' is a folder") as refused:
+        plan("orch.yaml")
+    assert refused.value.next_command == "orch lock    # after the edit"
+    assert refused.value.exit_code == 5
