@@ -17,6 +17,7 @@ from packaging.utils import canonicalize_name
 from orchestrator.errors import StackError
 from orchestrator.model import Lock, Pin
 from orchestrator.stack.logical_lines import logical_lines
+from orchestrator.stack.own_code import Request, refuse_unlockable
 from orchestrator.stack.relock import complete, relock_command
 from orchestrator.stack.uv import run_uv
 
@@ -79,7 +80,11 @@ def _parsed(path: Path, content: bytes, _project: bytes) -> Lock:
     text = _decoded(content, path)
     kind = _kind(path)
     if kind == "uv.lock":
-        pins = parse_requirements(export(path, "requirements.txt"), path, lines=False)
+        exported = export(path, "requirements.txt")
+        project = path.with_name("pyproject.toml")
+        requests = (Request(project, 0, line) for _, line in logical_lines(exported))
+        refuse_unlockable(requests, path.parent, "uv lock")
+        pins = parse_requirements(exported, path, lines=False)
     elif kind == "pylock":
         pins = parse_pylock(text, path)
     else:
