@@ -8,7 +8,7 @@ from importlib.resources import files
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
-from orchestrator.errors import ProfileError, UsageError
+from orchestrator.errors import ProfileError, StackError, UsageError
 from orchestrator.hosts.atomic import atomic_write
 
 if TYPE_CHECKING:
@@ -78,3 +78,17 @@ def missing_lock(profile: Path) -> str | None:
 
     wanted = load(profile)
     return None if wanted.stack.lock else lock_command(wanted.code.path)
+
+
+def refused_lock(profile: Path) -> StackError | None:
+    """Why the profile's lock cannot be used, with the next command; None if it can, or is missing."""
+    from orchestrator import stack
+    from orchestrator.profile import load
+
+    lock = load(profile).stack.lock
+    try:
+        if lock:
+            stack.read_lock(lock)
+    except StackError as error:
+        return error
+    return None

@@ -46,16 +46,15 @@ def init(
     text = _added(path, add_data) if add_data else text
     hint(path, progress.progress())
     missing = missing_lock(path)
-    lock = (
-        f"No lock file with hashes was found; orch needs one to install the same packages.\n"
-        f"Next: {missing}, then: "
-        if missing
-        else "Next: "
-    )
     exports = "".join(f"In your shell: {line}\n" for line in ready.exports) if ready else ""
     environment = dict(ready.environment) if ready else {}
     value = {"path": str(path), "profile": text, "missing": missing, "environment": environment}
-    emit("init", value, as_json, f"Wrote {path}\n{exports}{lock}orch up {shlex.quote(str(path))}")
+    emit(
+        "init",
+        value,
+        as_json,
+        f"Wrote {path}\n{exports}{_lock_first(path, missing)}orch up {shlex.quote(str(path))}",
+    )
 
 
 @guarded
@@ -65,7 +64,7 @@ def lock(
         typer.Argument(
             metavar="[REQUIREMENTS]",
             help="A file that names the packages, or the folder of requirements.in, requirements.txt, "
-            "pyproject.toml or setup.py.",
+            "pyproject.toml, setup.py, Pipfile or environment.yml.",
         ),
     ] = Path(),
     output: Annotated[
@@ -89,7 +88,19 @@ def lock(
 
     made = locking.lock(source, output, progress.progress(), upgrade=upgrade)
     text = f"Wrote {made.path}: {counted(made.packages, 'package')} for Python {made.python}"
+    text = "\n".join([text, *made.notes])
     emit("lock", made.as_json(), as_json, text)
+
+
+def _lock_first(profile: Path, missing: str | None) -> str:
+    """Return the text before the next command: what has to be done about the lock."""
+    from orchestrator.api.schemas import refused_lock
+
+    if missing:
+        reason = "No lock file with hashes was found; orch needs one to install the same packages."
+        return f"{reason}\nNext: {missing}, then: "
+    refused = refused_lock(profile)
+    return f"{refused.message}\nNext: {refused.next_command}; then: " if refused else "Next: "
 
 
 def _added(profile: Path, paths: list[Path]) -> str:

@@ -26,17 +26,19 @@ from orchestrator.providers import open_provider
 from orchestrator.session import buckets
 from orchestrator.session.machines import machines_of
 from orchestrator.session.project import Project
+from orchestrator.session.session import read_lock
 
 
 def foreseen_plan(project: Project, wanted: Profile, overrides: Sequence[str]) -> Plan:
     """What `up` would do, with its refusals as warnings. Changes nothing.
 
-    Raises ProfileError if the GPU that it would rent could not be used.
+    Raises ProfileError if the GPU that it would rent could not be used, StackError if the lock is refused.
     """
     lease = open_lease_of(project, wanted)
     if lease:
         wanted, _ = one_cloud(project, wanted, overrides)
     with naming(project.ledger(lease.id) if lease else None, shlex.join(["orch", "plan", str(wanted.path)])):
+        read_lock(wanted)
         provider = open_provider(wanted.cloud) if lease or not is_recorded(wanted.cloud) else None
         machines = machines_of(provider, lease) if provider and lease else ()
         planned = planned_of(wanted, provider, machines)

@@ -7,6 +7,7 @@ from __future__ import annotations
 import hashlib
 import json
 import os
+import re
 import shlex
 from collections.abc import Iterator, Mapping
 from dataclasses import asdict, is_dataclass, replace
@@ -20,7 +21,15 @@ from orchestrator.profile.document import DataSection, Document
 from orchestrator.profile.rules import Breach, breaches, disk_size, overlapping, regions_of, volume_of
 from orchestrator.profile.values import Accelerator, FromEnv, is_bucket
 
-REQUIREMENTS = ("requirements.in", "requirements.txt", "pyproject.toml", "setup.py")
+REQUIREMENTS = (
+    "requirements.in",
+    "requirements.txt",
+    "pyproject.toml",
+    "setup.py",
+    "Pipfile",
+    "environment.yml",
+    "environment.yaml",
+)
 LOCKS = ("uv.lock", "pylock.toml", "requirements.lock", "requirements.txt")
 LOCAL_DURATION = 4 * 3600
 
@@ -186,8 +195,19 @@ def default_lock(code: Path) -> Path | None:
 
 
 def requirements_of(code: Path) -> Path | None:
-    """Return the file in `code` that names the packages it needs; None if there is none."""
-    return next((code / name for name in REQUIREMENTS if os.path.isfile(code / name)), None)
+    """Return the file in `code` that names the packages it needs; None if there is none.
+
+    A pyproject.toml that only configures tools comes last.
+    """
+    found = [code / name for name in REQUIREMENTS if os.path.isfile(code / name)]
+    return next((path for path in found if not _only_of_tools(path)), next(iter(found), None))
+
+
+def _only_of_tools(path: Path) -> bool:
+    """Whether `path` is a pyproject.toml without [project]."""
+    if path.name != "pyproject.toml":
+        return False
+    return re.search(r"^\s*\[\s*project\b", path.read_text(errors="replace"), re.MULTILINE) is None
 
 
 def lock_command(code: Path) -> str:

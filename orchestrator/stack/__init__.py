@@ -8,12 +8,15 @@ from orchestrator.stack.install import Installed, install, lock_digest, stack_di
 from orchestrator.stack.interpreter import Interpreter, interpreter
 from orchestrator.stack.local import LocalStack, existing_environment, local_environment, local_interpreter
 from orchestrator.stack.lock import read_lock
-from orchestrator.stack.locking import make_lock
+from orchestrator.stack.locking import Wanted, make_lock
+from orchestrator.stack.own_code import Request
 
 __all__ = [
     "Installed",
     "Interpreter",
     "LocalStack",
+    "Request",
+    "Wanted",
     "altered",
     "attest",
     "attest_here",

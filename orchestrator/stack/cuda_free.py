@@ -13,7 +13,7 @@ from packaging.utils import canonicalize_name
 
 from orchestrator.model import Pin
 from orchestrator.stack.gpu_lock import Framework, frameworks, is_cuda
-from orchestrator.stack.lock import logical_lines
+from orchestrator.stack.logical_lines import logical_lines
 
 DRIVER = Path("/proc/driver/nvidia/version")
 """This file exists if NVIDIA's driver is loaded."""

@@ -213,6 +213,14 @@ def base_python(lock: Lock | None, project: Path, environ: Mapping[str, str] = o
     return Path(sys.executable)
 
 
+def python_for(asked: str, project: Path, why: str) -> Path:
+    """Return this Python if it satisfies the specifiers `asked`, else an installed one that does.
+
+    Raise StackError, with the reason `why`, if none does.
+    """
+    return Path(sys.executable) if _satisfied(asked) else _find(asked, project, os.environ, why)
+
+
 def _find(asked: str, project: Path, environ: Mapping[str, str], why: str) -> Path:
     argv = ["python", "find", "--system", "--no-python-downloads", *([asked] if asked else [])]
     try:

@@ -8,8 +8,6 @@ from __future__ import annotations
 
 import hashlib
 import re
-import shlex
-from collections.abc import Iterator
 from functools import lru_cache
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
@@ -18,6 +16,9 @@ from packaging.utils import canonicalize_name
 
 from orchestrator.errors import StackError
 from orchestrator.model import Lock, Pin
+from orchestrator.stack.logical_lines import logical_lines
+from orchestrator.stack.own_code import Request, refuse_unlockable
+from orchestrator.stack.relock import complete, relock_command
 from orchestrator.stack.uv import run_uv
 
 if TYPE_CHECKING:
@@ -53,14 +54,21 @@ _LONG = {"--requirement": "-r", "--constraint": "-c", "--constraints": "-c", "--
 
 
 def read_lock(path: Path) -> Lock:
-    """Return the lock in `path`; its kind follows from the file's name. Raise StackError with file:line
-    if a pin is incomplete.
+    """Return the lock in `path`; its kind follows from the file's name.
+
+    Raise StackError with file:line if a pin is incomplete: the line of the file that the lock was made from,
+    if that asks for what no lock can pin.
     """
     try:
         content = path.read_bytes()
     except OSError as error:
-        raise StackError(f"The lock {path} cannot be read: {error.strerror}.") from error
-    return _parsed(path, content, _beside(path))
+        raise StackError(
+            f"The lock {path} cannot be read: {error.strerror}.", next_command=relock_command(path)
+        ) from error
+    try:
+        return _parsed(path, content, _beside(path))
+    except StackError as error:
+        raise complete(error, path) from None
 
 
 @lru_cache(maxsize=8)
@@ -72,7 +80,11 @@ def _parsed(path: Path, content: bytes, _project: bytes) -> Lock:
     text = _decoded(content, path)
     kind = _kind(path)
     if kind == "uv.lock":
-        pins = parse_requirements(export(path, "requirements.txt"), path, lines=False)
+        exported = export(path, "requirements.txt")
+        project = path.with_name("pyproject.toml")
+        requests = (Request(project, 0, line) for _, line in logical_lines(exported))
+        refuse_unlockable(requests, path.parent, "uv lock")
+        pins = parse_requirements(exported, path, lines=False)
     elif kind == "pylock":
         pins = parse_pylock(text, path)
     else:
@@ -135,23 +147,6 @@ def index_lines(text: str) -> tuple[str, ...]:
     return tuple(line for line in found if re.split(r"[= ]", line, maxsplit=1)[0] in _INDEX_OPTIONS)
 
 
-def logical_lines(text: str) -> Iterator[tuple[int, str]]:
-    """Yield each requirement or option: the number of its first line, and its text, joined and without
-    comments.
-    """
-    parts: list[str] = []
-    start = 0
-    for number, raw in enumerate([*text.splitlines(), ""], 1):
-        continued = raw.rstrip().endswith("\\") and not raw.lstrip().startswith("#")
-        bare = re.sub(r"(^|\s)#.*$", "", raw.rstrip().removesuffix("\\") if continued else raw).strip()
-        start = start if parts else number
-        parts += [bare] if bare else []
-        # A comment line ends a requirement, even one that ends in a backslash, as in pip.
-        if not continued and parts:
-            yield start, " ".join(parts)
-            parts = []
-
-
 def _check_option(line: str, where: str) -> None:
     option = re.split(r"[= ]", line, maxsplit=1)[0]
     if option in _HARMLESS_OPTIONS:
@@ -177,14 +172,8 @@ def _pin(line: str, where: str) -> Pin:
 
 
 def _hashing(where: str) -> str:
-    """Return the command that makes a lock from the file at `where` (file:line), or from the file it was
-    made from.
-    """
-    file = Path(where.rpartition(":")[0])
-    source, lock = (
-        (file, file.with_suffix(".lock")) if file.suffix == ".txt" else (file.with_suffix(".in"), file)
-    )
-    return shlex.join(["orch", "lock", str(source), "-o", str(lock)])
+    """Return the command that makes a lock anew; `where`: its file:line."""
+    return relock_command(Path(where.rpartition(":")[0]))
 
 
 def _why_no_pin(requirement: str) -> str:

@@ -174,8 +174,7 @@ PAGES = (
         (5,),
         "A package is not in the index, has no build for this Python or processor, or its hash is another.",
         "The message says whether the machine was deleted. Its uv says the reason.",
-        "Lock again for the machine's platform (`uv pip compile --generate-hashes --python-platform "
-        "linux`), then repeat the command.",
+        "Lock again (`orch lock`), then repeat the command.",
     ),
     Explanation(
         "stack-mismatch",

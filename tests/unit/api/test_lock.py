@@ -132,3 +132,86 @@ def test_nothing_that_names_packages(project: Path) -> None:
     (project / "requirements.txt").write_text("wanted\n")
     with pytest.raises(UsageError, match="would be overwritten by its own lock"):
         lock(project / "requirements.txt", project / "requirements.txt", Silent())
+
+
+def test_own_code_is_refused_before_a_lock_is_written(project: Path) -> None:
+    (project / "requirements.txt").write_text("wanted\n-e ../common\n")
+    with pytest.raises(StackError, match=r"requirements\.txt:2: '-e \.\./common' is a folder"):
+        lock(project, None, Silent())
+    assert not (project / "requirements.lock").exists()
+
+
+@pytest.mark.parametrize("before", [None, "# the lock of before\n"])
+def test_a_lock_that_pins_too_little_does_not_stay(project: Path, index: Path, before: str | None) -> None:
+    """A pyproject.toml is read by uv alone, so only its lock shows the URL."""
+    url = (index / "wanted-1.0-py3-none-any.whl").as_uri()
+    (project / "pyproject.toml").write_text(
+        f'[project]\nname = "p"\nversion = "1"\ndependencies = ["wanted @ {url}"]\n'
+    )
+    path = project / "requirements.lock"
+    if before:
+        path.write_text(before)
+    with pytest.raises(StackError, match=r"pyproject\.toml: 'wanted @ file:"):
+        lock(project, None, Silent())
+    assert (path.read_text() if path.exists() else None) == before
+
+
+@pytest.mark.parametrize(
+    ("name", "text"),
+    [
+        ("environment.yml", "dependencies:\n- python>=3.8\n- pip\n- wanted=1\n"),
+        ("Pipfile", '[packages]\nwanted = "*"\n[requires]\n'),
+    ],
+)
+def test_a_conda_environment_or_a_pipfile(project: Path, index: Path, name: str, text: str) -> None:
+    (project / name).write_text(text)
+    made = lock(project, None, Silent())
+    assert versions(Path(made.path)) == {"needed": "1.0", "wanted": "1.0"}
+    assert made.source == str(project / name)
+    assert bool(made.notes) == (name == "environment.yml")
+    assert compiled_for(read_lock(Path(made.path))) == f"=={made.python}.*"
+    add(index, "needed", "2.0")
+    lock(project / name, None, Silent())
+    assert versions(Path(made.path))["needed"] == "1.0", "versions stay"
+
+
+def test_the_python_of_a_conda_environment_must_be_there(project: Path) -> None:
+    (project / "environment.yml").write_text("dependencies:\n- python=3.99\n- wanted\n")
+    with pytest.raises(StackError, match=r"environment\.yml asks for"):
+        lock(project, None, Silent())
+    assert not (project / "requirements.lock").exists()
+
+
+def test_a_conda_package_that_the_index_lacks(project: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    (project / "environment.yml").write_text("dependencies:\n- unheard-of\n")
+    monkeypatch.chdir(project)
+    with pytest.raises(StackError, match=r"(?s)package index by the same names.*unheard-of") as refused:
+        lock(Path(), None, Silent())
+    assert refused.value.next_command == "orch lock    # after an edit of environment.yml"
+
+
+def test_without_any_list_the_next_step_copies_no_environment(project: Path) -> None:
+    """`pip list` in an ordinary shell names packages that have nothing to do with the project."""
+    with pytest.raises(UsageError) as refused:
+        lock(project, None, Silent())
+    assert str(refused.value.next_command).startswith("orch lock ")
+
+
+def test_a_refused_lock_stops_plan_and_init_as_it_stops_lock(
+    project: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    from orchestrator.api import plan
+    from orchestrator.cli.init import init
+
+    monkeypatch.chdir(project)
+    (project / "requirements.txt").write_text("wanted\n-e ../common\n")
+    (project / "requirements.lock").write_text("-e ../common\n")
+    (project / "train.py").touch()
+    init()
+    shown = capsys.readouterr().out
+    assert "requirements.txt:2: '-e ../common' is a folder" in shown
+    assert "Next: orch lock    # after the edit; then: orch up orch.yaml" in shown
+    with pytest.raises(StackError, match=r"^requirements\.txt:2: '-e \.\./common' is a folder") as refused:
+        plan("orch.yaml")
+    assert refused.value.next_command == "orch lock    # after the edit"
+    assert refused.value.exit_code == 5
