@@ -33,6 +33,7 @@ def init(
 ) -> None:
     """Write orch.yaml for a project, or add data to an existing profile."""
     from orchestrator.api import hint
+    from orchestrator.api.first_steps import first_steps
     from orchestrator.api.schemas import missing_lock, start_profile
     from orchestrator.api.terraform import terraform_outputs
     from orchestrator.cli import progress
@@ -45,17 +46,20 @@ def init(
     path, text = start_profile(project, output, force, ready)
     text = _added(path, add_data) if add_data else text
     hint(path, progress.progress())
-    missing = missing_lock(path)
-    lock = (
-        f"No lock file with hashes was found; orch needs one to install the same packages.\n"
-        f"Next: {missing}, then: "
-        if missing
-        else "Next: "
-    )
-    exports = "".join(f"In your shell: {line}\n" for line in ready.exports) if ready else ""
-    environment = dict(ready.environment) if ready else {}
-    value = {"path": str(path), "profile": text, "missing": missing, "environment": environment}
-    emit("init", value, as_json, f"Wrote {path}\n{exports}{lock}orch up {shlex.quote(str(path))}")
+    steps = first_steps(path)
+    exports = [f"In your shell: {line}" for line in ready.exports] if ready else []
+    value = {
+        "path": str(path),
+        "profile": text,
+        "missing": missing_lock(path),
+        "environment": dict(ready.environment) if ready else {},
+        "command_found": steps.is_command_found,
+        "lacking": list(steps.lacking),
+    }
+    following = ", then: ".join((*steps.commands, f"orch up {shlex.quote(str(path))}"))
+    empty = _empty_among(add_data or [])
+    lines = [f"Wrote {path}", *exports, *empty, *steps.found, f"Next: {following}"]
+    emit("init", value, as_json, "\n".join(lines))
 
 
 @guarded
@@ -109,4 +113,13 @@ def _add(profile: Path, paths: list[Path], as_json: bool) -> None:
         "missing": missing_lock(profile),
         "environment": {},
     }
-    emit("init", value, as_json, f"{profile} declares {names} as data.")
+    said = [f"{profile} declares {names} as data.", *_empty_among(paths)]
+    emit("init", value, as_json, "\n".join(said))
+
+
+def _empty_among(paths: list[Path]) -> list[str]:
+    from orchestrator.api.declaring import has_files
+
+    return [
+        f"{path} contains 0 files: nothing is sent until it has some." for path in paths if not has_files(path)
+    ]
