@@ -32,12 +32,14 @@ def add_data(profile: Path, paths: Sequence[Path]) -> str:
 
 
 def has_files(path: Path) -> bool:
-    """Whether a path, relative to the current folder, is a file or a folder that contains one at any depth."""
+    """Whether a path, relative to the current folder, is a file or a folder with one at any depth."""
     place = Path(os.path.normpath(Path.cwd() / with_home(path)))
     if not place.is_dir():
         return True
-    walked = os.walk(place)
-    return any(files or any((Path(top) / name).is_symlink() for name in names) for top, names, files in walked)
+    return any(
+        files or any((Path(folder) / name).is_symlink() for name in names)
+        for folder, names, files in os.walk(place)
+    )
 
 
 def declare(profile: Path, found: Sequence[Undeclared]) -> str:

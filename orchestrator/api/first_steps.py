@@ -47,8 +47,8 @@ def first_steps(path: Path) -> FirstSteps:
     if start.kind is StartKind.NOTEBOOK and start.file is not None:
         lacking = _lacking(profile)
         said = (
-            f"No script was found, but the notebook {start.file.name}: nbconvert executes it, and the executed "
-            f"copy comes back in {NOTEBOOK_OUTPUT}."
+            f"No script was found, but the notebook {start.file.name}: nbconvert executes it, and the "
+            f"executed copy comes back in {NOTEBOOK_OUTPUT}."
         )
         return FirstSteps((said, *_missing(profile, lacking), *no_lock), _adding(profile, lacking), lacking)
     return FirstSteps(no_lock, locking)

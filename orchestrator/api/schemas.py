@@ -75,7 +75,9 @@ def _there_already(path: Path, project: Path, output: Path) -> UsageError:
         if found
         else f"{beside}    # {lost}"
     )
-    return UsageError(f"{path} exists already.{said}", exists="It was not changed.", next_command=next_command)
+    return UsageError(
+        f"{path} exists already.{said}", exists="It was not changed.", next_command=next_command
+    )
 
 
 def _unused(path: Path) -> Path:

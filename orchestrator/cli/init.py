@@ -121,5 +121,7 @@ def _empty_among(paths: list[Path]) -> list[str]:
     from orchestrator.api.declaring import has_files
 
     return [
-        f"{path} contains 0 files: nothing is sent until it has some." for path in paths if not has_files(path)
+        f"{path} contains 0 files: nothing is sent until it has some."
+        for path in paths
+        if not has_files(path)
     ]

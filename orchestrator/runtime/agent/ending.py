@@ -67,7 +67,7 @@ class Facts:
 def stopped_after_steps(folder: str, pid: int) -> ObservedStop:
     """Return which process ended itself, as the run's `folder` of observations says. `pid`: of the job."""
     try:
-        with open(os.path.join(folder, "stopped"), encoding="ascii", errors="replace") as file:
+        with open(f"{folder}/stopped", encoding="ascii", errors="replace") as file:
             words = file.read(100).split()
     except OSError:
         return ObservedStop.NONE

@@ -6,7 +6,7 @@ invented.
 """
 
 # Close to the kernel: descriptors, modes and races need os calls, not pathlib.
-# ruff: noqa: PTH110, PTH118
+# ruff: noqa: PTH118
 
 from __future__ import annotations
 

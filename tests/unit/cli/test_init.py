@@ -65,7 +65,8 @@ def test_a_missing_script_is_told_with_the_nearest_files_and_a_command(here: Pat
             {},
             [
                 "No file of requirements names nbconvert and ipykernel, which the notebook needs.",
-                "Next: add nbconvert and ipykernel to requirements.in, then: orch lock, then: orch up orch.yaml",
+                "Next: add nbconvert and ipykernel to requirements.in, then: orch lock, then: "
+                "orch up orch.yaml",
             ],
         ),
         (

@@ -91,8 +91,8 @@ def test_the_only_notebook_is_executed(tmp_path: Path) -> None:
     assert start.kind is StartKind.NOTEBOOK
     (tmp_path / "orch.yaml").write_text(starter(tmp_path))
     train = load(tmp_path / "orch.yaml", environ={}).train
-    words = "python -m nbconvert --to notebook --execute train.ipynb --output-dir out".split()
-    assert (list(train.command), train.outputs) == (words, ("out", "models"))
+    command = "python -m nbconvert --to notebook --execute train.ipynb --output-dir out"
+    assert (shlex.join(train.command), train.outputs) == (command, ("out", "models"))
 
 
 def test_a_script_goes_before_a_notebook_and_of_two_notebooks_none_is_chosen(tmp_path: Path) -> None:
