@@ -31,6 +31,17 @@ def add_data(profile: Path, paths: Sequence[Path]) -> str:
     return _written(profile, entries, [f"  - {_line(entry)}" for entry in entries])
 
 
+def has_files(path: Path) -> bool:
+    """Whether a path, relative to the current folder, is a file or a folder with one at any depth."""
+    place = Path(os.path.normpath(Path.cwd() / with_home(path)))
+    if not place.is_dir():
+        return True
+    return any(
+        files or any((Path(folder) / name).is_symlink() for name in names)
+        for folder, names, files in os.walk(place)
+    )
+
+
 def declare(profile: Path, found: Sequence[Undeclared]) -> str:
     """Declare what a run reads; returns the profile's new text. Raises UsageError."""
     entries = [NewData(source_of(each.path, profile), each.target) for each in found]

@@ -3,8 +3,10 @@
 from __future__ import annotations
 
 import json
+import os
 import shlex
 from importlib.resources import files
+from itertools import count
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
@@ -44,7 +46,7 @@ def start_profile(
         raise UsageError(f"{project} is not a folder.")
     path = output if output.is_absolute() else project / output
     if path.exists() and not force:
-        raise _there_already(path, output)
+        raise _there_already(path, project, output)
     found = of_project(project)
     data = [FoundData(source_of(e.path, path), e.target, f"the code reads it: {amount(e)}") for e in found]
     text = starter(project, ground, data, checkpoint_folders)
@@ -53,7 +55,7 @@ def start_profile(
     return path, text
 
 
-def _there_already(path: Path, output: Path) -> UsageError:
+def _there_already(path: Path, project: Path, output: Path) -> UsageError:
     """The error for an existing profile; it names what the code reads and the profile does not declare."""
     from orchestrator.profile import load
     from orchestrator.reads.advice import of_profile
@@ -64,11 +66,24 @@ def _there_already(path: Path, output: Path) -> UsageError:
     except ProfileError:
         found = ()
     said = f" {undeclared_sentence(found, 'names')}" if found else ""
-    replace = f"orch init --force --output {shlex.quote(str(output))}"
+    other = _unused(path)
+    folder = "" if project == Path() else f"{shlex.quote(str(project))} "
+    beside = f"orch init {folder}--output {shlex.quote(str(output.with_name(other.name)))}"
+    lost = f"--force instead overwrites {path.name}, and your edits in it are lost"
     next_command = (
-        f"{declare_command(found, path)}    # or, to write it anew: {replace}" if found else replace
+        f"{declare_command(found, path)}    # or, for a new profile beside it: {beside}"
+        if found
+        else f"{beside}    # {lost}"
     )
-    return UsageError(f"{path} exists already.{said}", next_command=next_command)
+    return UsageError(
+        f"{path} exists already.{said}", exists="It was not changed.", next_command=next_command
+    )
+
+
+def _unused(path: Path) -> Path:
+    """Return a path beside an existing file that does not exist yet: orch-2.yaml beside orch.yaml."""
+    others = (path.with_name(f"{path.stem}-{number}{path.suffix}") for number in count(2))
+    return next(other for other in others if not os.path.lexists(other))
 
 
 def missing_lock(profile: Path) -> str | None:

@@ -33,7 +33,8 @@ def init(
 ) -> None:
     """Write orch.yaml for a project, or add data to an existing profile."""
     from orchestrator.api import hint
-    from orchestrator.api.schemas import missing_lock, start_profile
+    from orchestrator.api.first_steps import first_steps
+    from orchestrator.api.schemas import missing_lock, refused_lock, start_profile
     from orchestrator.api.terraform import terraform_outputs
     from orchestrator.cli import progress
 
@@ -45,16 +46,21 @@ def init(
     path, text = start_profile(project, output, force, ready)
     text = _added(path, add_data) if add_data else text
     hint(path, progress.progress())
-    missing = missing_lock(path)
-    exports = "".join(f"In your shell: {line}\n" for line in ready.exports) if ready else ""
-    environment = dict(ready.environment) if ready else {}
-    value = {"path": str(path), "profile": text, "missing": missing, "environment": environment}
-    emit(
-        "init",
-        value,
-        as_json,
-        f"Wrote {path}\n{exports}{_lock_first(path, missing)}orch up {shlex.quote(str(path))}",
-    )
+    steps = first_steps(path)
+    refused = refused_lock(path)
+    exports = [f"In your shell: {line}" for line in ready.exports] if ready else []
+    value = {
+        "path": str(path),
+        "profile": text,
+        "missing": missing_lock(path),
+        "environment": dict(ready.environment) if ready else {},
+        "command_found": steps.is_command_found,
+        "lacking": list(steps.lacking),
+    }
+    commands = [*steps.commands, *([str(refused.next_command)] if refused else [])]
+    following = ", then: ".join((*commands, f"orch up {shlex.quote(str(path))}"))
+    found = [*_empty_among(add_data or []), *steps.found, *([refused.message] if refused else [])]
+    emit("init", value, as_json, "\n".join([f"Wrote {path}", *exports, *found, f"Next: {following}"]))
 
 
 @guarded
@@ -92,17 +98,6 @@ def lock(
     emit("lock", made.as_json(), as_json, text)
 
 
-def _lock_first(profile: Path, missing: str | None) -> str:
-    """Return the text before the next command: what has to be done about the lock."""
-    from orchestrator.api.schemas import refused_lock
-
-    if missing:
-        reason = "No lock file with hashes was found; orch needs one to install the same packages."
-        return f"{reason}\nNext: {missing}, then: "
-    refused = refused_lock(profile)
-    return f"{refused.message}\nNext: {refused.next_command}; then: " if refused else "Next: "
-
-
 def _added(profile: Path, paths: list[Path]) -> str:
     from orchestrator.api.declaring import add_data
 
@@ -120,4 +115,15 @@ def _add(profile: Path, paths: list[Path], as_json: bool) -> None:
         "missing": missing_lock(profile),
         "environment": {},
     }
-    emit("init", value, as_json, f"{profile} declares {names} as data.")
+    said = [f"{profile} declares {names} as data.", *_empty_among(paths)]
+    emit("init", value, as_json, "\n".join(said))
+
+
+def _empty_among(paths: list[Path]) -> list[str]:
+    from orchestrator.api.declaring import has_files
+
+    return [
+        f"{path} contains 0 files: nothing is sent until it has some."
+        for path in paths
+        if not has_files(path)
+    ]

@@ -94,8 +94,9 @@ def _profile(tree: Node, path: Path, environ: Mapping[str, str], *, files: bool)
 
 def _located(breach: Breach, tree: Node) -> Problem:
     if breach.at_key:
-        return Problem(place_of_key(tree, breach.loc), breach.text)
-    return Problem(place_of_value(tree, breach.loc), f"{dotted(breach.loc)}: {breach.text}")
+        return Problem(place_of_key(tree, breach.loc), breach.text, fix=breach.fix)
+    place = place_of_value(tree, breach.loc)
+    return Problem(place, f"{dotted(breach.loc)}: {breach.text}", fix=breach.fix)
 
 
 def to_data(node: Node, keys: tuple[str, ...] = ()) -> Data:
@@ -130,4 +131,5 @@ def _refuse(problems: Sequence[Problem]) -> NoReturn:
     lines = [first.text, *(f"{problem.place}: {problem.text}" for problem in others)]
     if len(lines) > MAX_SHOWN:
         lines = [*lines[:MAX_SHOWN], f"… and {len(lines) - MAX_SHOWN} more"]
-    raise ProfileError("\n".join(lines), where=str(first.place)) from None
+    fix = next((problem.fix for problem in (first, *others) if problem.fix), None)
+    raise ProfileError("\n".join(lines), where=str(first.place), next_command=fix) from None

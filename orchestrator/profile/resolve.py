@@ -19,6 +19,7 @@ from orchestrator.profile import accept, resolved
 from orchestrator.profile.command import filled, script_of, unfilled
 from orchestrator.profile.document import DataSection, Document
 from orchestrator.profile.rules import Breach, breaches, disk_size, overlapping, regions_of, volume_of
+from orchestrator.profile.start_command import nearest_scripts, start_of_script
 from orchestrator.profile.values import Accelerator, FromEnv, is_bucket
 
 REQUIREMENTS = (
@@ -281,7 +282,24 @@ def absent_files(profile: resolved.Profile) -> Iterator[Breach]:
     script = script_of(profile.train.command)
     known = script and not unfilled((script,))  # a parameter that a sweep gives a value may be part of it
     if script and known and not os.path.exists(code / script) and not _is_of_data(script, profile):
-        yield Breach(("train", "command"), f"there is no {script} in {code}")
+        yield _absent_script(profile, script)
+
+
+def _absent_script(profile: resolved.Profile, script: str) -> Breach:
+    """Return the problem of a missing script, with the files that may be meant and how to try the first."""
+    code = profile.code.path
+    near = nearest_scripts(code, script)
+    path = profile.path.relative_to(Path.cwd()) if profile.path.is_relative_to(Path.cwd()) else profile.path
+    plan = f"orch plan {shlex.quote(str(path))}"
+    if not near:
+        text = f"there is no {script} in {code}, and no other Python file; name what starts your training"
+        return Breach(("train", "command"), text, fix=f"{plan}    # once train.command names it")
+    command = shlex.quote(f"train.command={start_of_script(code, near[0])}")
+    return Breach(
+        ("train", "command"),
+        f"there is no {script} in {code}; the nearest Python files are {', '.join(near)}",
+        fix=f"{plan} --set {command}    # then write the right command into the profile",
+    )
 
 
 def _is_of_data(script: str, profile: resolved.Profile) -> bool:

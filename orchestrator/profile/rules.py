@@ -27,11 +27,14 @@ DEFAULT_CLOUD_DISK = 100 * GIB
 
 @dataclass(frozen=True)
 class Breach:
-    """A broken rule, reported at the value of `loc` or at its key."""
+    """A broken rule, reported at the value of `loc` or at its key. `fix`: the next command, None if the text
+    says what to write.
+    """
 
     loc: tuple[str | int, ...]
     text: str
     at_key: bool = False
+    fix: str | None = None
 
 
 def breaches(document: Document) -> list[Breach]:

@@ -5,25 +5,21 @@ loads.
 from __future__ import annotations
 
 import re
-import shlex
-import tomllib
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 
 from orchestrator.model import clouds
 from orchestrator.profile.edit_data import scalar
 from orchestrator.profile.resolve import default_lock, lock_command
+from orchestrator.profile.start_command import NOTEBOOK_OUTPUT, StartKind, find_start, read_text
 from orchestrator.profile.terraform import TerraformOutputs
-from orchestrator.profile.values import parse_output, parse_target
+from orchestrator.profile.values import parse_output
 
-_NO_SCRIPTS = ("setup.py", "conftest.py", "__init__.py", "noxfile.py")
-_SCRIPTS = ("train.py", "main.py", "run.py", "src/train.py", "src/main.py", "scripts/train.py")
 _MAKERS = ("prepare.py", "prepare_data.py", "make_data.py", "download.py", "download_data.py")
 _ENVIRONMENTS = (".venv/bin/python", "venv/bin/python", "env/bin/python")
 _DATA_NAMES = ("data", "dataset", "datasets", "inputs")
 OUTPUT_NAMES = ("out", "output", "outputs", "models", "checkpoints", "artifacts", "results", "logs")
-_MAX_SCRIPT = 1 << 20
 
 _TEXT = """\
 # What `orch` trains, and where. Every key, with its meaning: orch schema profile
@@ -93,18 +89,18 @@ def starter(
     its code was found to read, beside the usual folders. `checkpoints_of`: a function that returns the
     folders from which a script resumes.
     """
-    script = _script(project)
-    entry = _console_script(project)
-    code = _read(project / script if script else entry.module)
+    start = find_start(project)
+    code = start.code
+    written = [NOTEBOOK_OUTPUT] if start.kind is StartKind.NOTEBOOK else []
     return _TEXT.format(
         name=_name(project),
         where=_where(ground) if ground else _cloud(clouds.LOCAL),
         region="" if ground and ground.region else _REGION,
         stack=_stack(project),
         data=_data(project, code, data),
-        command=f"python {shlex.quote(script)}" if script else entry.command,
-        env=_env("" if script else entry.below),
-        outputs=_outputs(code),
+        command=start.command,
+        env=_env(start.below),
+        outputs=_outputs(code, written),
         checkpoints=_checkpoints(checkpoints_of(code)),
     )
 
@@ -123,7 +119,7 @@ def _where(ground: TerraformOutputs) -> str:
 
 
 def _name(project: Path) -> str:
-    words = re.sub(r"[^a-z0-9]+", "-", project.resolve().name.lower()).strip("-0123456789")
+    words = re.sub(r"[^a-z0-9]+", "-", project.resolve().name.lower()).lstrip("-0123456789")
     return words[:40].strip("-") or "project"
 
 
@@ -137,63 +133,6 @@ def _stack(project: Path) -> str:
         "  delivery: auto          # push the packages from here, download them there, or what works"
     )
     return "\n".join(lines) + "\n"
-
-
-def _script(project: Path) -> str | None:
-    known = next((name for name in _SCRIPTS if (project / name).is_file()), None)
-    if known:
-        return known
-    here = [path for path in sorted(project.glob("*.py")) if path.name not in _NO_SCRIPTS]
-    runnable = [path for path in here if "__main__" in _read(path)] or (here if len(here) == 1 else [])
-    named = [path.name for path in runnable if _plain(path.name)]
-    return next((name for name in named if "train" in name), next(iter(named), None))
-
-
-@dataclass(frozen=True)
-class _Entry:
-    """The command that starts a package. `below`: the folder to add to the import path; "" if none is
-    needed.
-    """
-
-    command: str
-    module: Path
-    below: str = ""
-
-
-_NO_ENTRY = _Entry("python train.py    # no script was found; name yours", Path())
-
-
-def _console_script(project: Path) -> _Entry:
-    """Return what the console scripts of pyproject.toml start: the one named for training, else the only one
-    whose module is in the project. The machine has the package's code, but the package is not installed
-    there.
-    """
-    found = {name: entry for name, entry in _console_scripts(project) if entry is not None}
-    chosen = next((name for name in found if "train" in name), next(iter(found)) if len(found) == 1 else None)
-    return found[chosen] if chosen else _NO_ENTRY
-
-
-def _console_scripts(project: Path) -> Iterator[tuple[str, _Entry | None]]:
-    try:
-        scripts = tomllib.loads(_read(project / "pyproject.toml")).get("project", {}).get("scripts", {})
-        items = [(str(name), str(target)) for name, target in scripts.items()]
-    except (tomllib.TOMLDecodeError, AttributeError):
-        return
-    for name, target in items:
-        yield name, _entry_of(project, *(part.strip() for part in target.partition(":")[::2]))
-
-
-def _entry_of(project: Path, module: str, function: str) -> _Entry | None:
-    """Return how to start `function` of a module of the project; None if it is not there."""
-    if not re.fullmatch(r"[A-Za-z_][\w.]*", module) or not re.fullmatch(r"[A-Za-z_][\w.]*", function):
-        return None
-    for below in ("", "src"):
-        file = project / below / (module.replace(".", "/") + ".py")
-        if file.is_file():
-            runs = "__main__" in _read(file)
-            start = f"import sys, {module} as m; sys.exit(m.{function}())"
-            return _Entry(f"python -m {module}" if runs else f'python -c "{start}"', file, below)
-    return None
 
 
 def _env(below: str) -> str:
@@ -217,16 +156,16 @@ def _data(project: Path, code: str, found: Sequence[FoundData]) -> str:
 def _entry(project: Path, name: str, code: str) -> str | None:
     """Return a data folder that is ignored by git or named in the script, or that can be created."""
     if (project / name).is_dir():
-        ignored = {line.strip().strip("/") for line in _read(project / ".gitignore").splitlines()}
+        ignored = {line.strip().strip("/") for line in read_text(project / ".gitignore").splitlines()}
         return f"  - source: {name}\n" if name in ignored or _names(code, name) else None
-    maker = next((maker for maker in _MAKERS if _names(_read(project / maker), name)), None)
+    maker = next((maker for maker in _MAKERS if _names(read_text(project / maker), name)), None)
     if maker is None or not _names(code, name):
         return None
     return f"  - source: {name}\n    prepare: python {maker}    # creates it here if it is absent\n"
 
 
-def _outputs(code: str) -> str:
-    found = [name for name in OUTPUT_NAMES if _names(code, name)]
+def _outputs(code: str, written: Sequence[str]) -> str:
+    found = [*written, *(name for name in OUTPUT_NAMES if _names(code, name) and name not in written)]
     if not found:
         return "  # outputs: [out]        # files to download; default: all that the run creates\n"
     return f"  outputs: [{', '.join(found)}]\n"
@@ -252,16 +191,3 @@ def _is_output(name: str) -> bool:
         return name.isprintable() and parse_output(name) == name and not set("*?[") & set(name)
     except ValueError:
         return False
-
-
-def _plain(name: str) -> bool:
-    """Whether `name` needs no quotes in YAML or in a command."""
-    return re.fullmatch(r"[A-Za-z0-9_][A-Za-z0-9_.-]*", name) is not None and parse_target(name) == name
-
-
-def _read(path: Path) -> str:
-    try:
-        with open(path, "rb") as file:
-            return file.read(_MAX_SCRIPT).decode("utf-8", "replace")
-    except OSError:
-        return ""

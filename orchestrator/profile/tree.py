@@ -44,11 +44,14 @@ class Place:
 
 @dataclass(frozen=True)
 class Problem:
-    """One problem, at one place, in one sentence. `is_cause`: others may be consequences of it."""
+    """One problem, at one place, in one sentence. `is_cause`: others may be consequences of it. `fix`: the
+    next command, None if the text says what to write.
+    """
 
     place: Place
     text: str
     is_cause: bool = False
+    fix: str | None = None
 
     @property
     def order(self) -> tuple[bool, bool, int, int, str]:

@@ -29,6 +29,11 @@ if TYPE_CHECKING:
 CACHES = ("~/.cache", "~/.config", "~/.keras", "~/tensorflow_datasets")
 """Where libraries keep what they download; the reference may write there too."""
 
+_OF_JUPYTER = ("IPYTHONDIR", "JUPYTER_CONFIG_DIR", "JUPYTER_DATA_DIR", "JUPYTER_RUNTIME_DIR")
+"""Variables that say where Jupyter and IPython write; they write there even if they only execute a
+notebook. The reference gets temporary folders, because the user's are not caches.
+"""
+
 _OWN = re.compile(r"(above|copy|under)-\d+")
 """Names of folders that a layout creates. An entry of such a name is not linked, because the layout would
 then write into the user's folder.
@@ -108,7 +113,8 @@ class Reference:
             copy = self._copied(root, Path(base))
             refusals = root / "refused"
             plan = self._plan(copy, (run.root, scratch.root), str(refusals))
-            yield LaidOut(copy, self.view(copy, root), plan, refusals)
+            settings = {name: str(root / "jupyter" / name.lower()) for name in _OF_JUPYTER}
+            yield LaidOut(copy, self.view(copy, root), plan, refusals, settings)
         finally:
             shutil.rmtree(root, ignore_errors=True)
 
@@ -136,12 +142,14 @@ class Reference:
 class LaidOut:
     """A reference that was laid out. `plan`: the interventions to impose on the run; `refusals`: the file
     that names what the guard refused to write. `view`: how paths that the run named map to the user's.
+    `settings`: variables with temporary folders for what libraries write; the profile's own values go before.
     """
 
     copy: Copy
     view: View
     plan: Mapping[str, Any]
     refusals: Path
+    settings: Mapping[str, str]
 
     @property
     def environment(self) -> dict[str, str]:

@@ -62,7 +62,7 @@ def compare_first_steps(
     begun = time.time()
     with Reference.of(profile).laid_out(local.base, observed) as laid:
         mine = replace(observed_job(profile, observed, python, run_id), **laid.job(profile.train.command))
-        mine = replace(mine, env={**mine.env, **laid.environment})
+        mine = replace(mine, env={**laid.settings, **mine.env, **laid.environment})
         theirs = replace(observed_job(profile, observed, there_python, run_id), trees=trees.there)
         sides = (Observed(HereHost(), local, mine), Observed(session.host, session.agent, theirs))
         with naming_other_run(session):

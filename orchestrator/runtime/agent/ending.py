@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import enum
 import os
 import re
 import signal
@@ -34,6 +35,16 @@ _DEVICE_FULL = re.compile(
 """Messages of TensorFlow, PyTorch, JAX and CUDA; RESOURCE_EXHAUSTED alone can also be a service's quota."""
 
 
+class ObservedStop(enum.Enum):
+    """Which process ended itself after the observed steps. A program that started it, as a notebook's
+    program starts its kernel, then usually fails, because the process is gone.
+    """
+
+    NONE = "none"
+    JOB = "job"
+    STARTED_BY_JOB = "started by job"
+
+
 @dataclass(frozen=True)
 class Facts:
     """What is known of an end. Exactly one of `code` and `signal` is set.
@@ -51,13 +62,23 @@ class Facts:
     cancelled: bool = False
     machine_ends: Optional[Tuple[str, str]] = None
     stopped: Optional[Tuple[str, str]] = None
-    observed: bool = False
+    observed: ObservedStop = ObservedStop.NONE
     group_kills: Optional[int] = None
     global_kills: Optional[int] = None
     full: Optional[str] = None
     log_tail: bytes = b""
     not_found: Optional[str] = None
     data_denied: Optional[str] = None
+
+
+def stopped_after_steps(folder: str, pid: int) -> ObservedStop:
+    """Return which process ended itself, as the run's `folder` of observations says. `pid`: of the job."""
+    try:
+        with open(f"{folder}/stopped", encoding="ascii", errors="replace") as file:
+            words = file.read(100).split()
+    except OSError:
+        return ObservedStop.NONE
+    return ObservedStop.STARTED_BY_JOB if words[1:] not in ([], [str(pid)]) else ObservedStop.JOB
 
 
 def explain(facts: Facts) -> Dict[str, Any]:
@@ -76,8 +97,11 @@ def _why(facts: Facts) -> Tuple[str, str]:
         reason, sentence = facts.stopped
         asked = "The job" if reason == "data_failed" else "The job was asked to end, and"
         return reason, f"{sentence} {asked} {_ended(facts)}."
+    if facts.observed is ObservedStop.STARTED_BY_JOB and facts.code is not None:
+        how = f"; the program that had started the training then {_how(facts)}" if facts.code else ""
+        return "observed", f"The run was stopped after the observed steps, as asked{how}."
     if facts.code == 0:
-        if facts.observed:
+        if facts.observed is ObservedStop.JOB:
             return "observed", "The run was stopped after the observed steps, as asked."
         return "completed", "The command ended with status 0."
     if facts.not_found:

@@ -6,7 +6,7 @@ invented.
 """
 
 # Close to the kernel: descriptors, modes and races need os calls, not pathlib.
-# ruff: noqa: PTH110, PTH118
+# ruff: noqa: PTH118
 
 from __future__ import annotations
 
@@ -247,7 +247,7 @@ class Supervision:
             cancelled=self._cancelled,
             machine_ends=self._machine_ends(),
             stopped=self._stopped,
-            observed=os.path.exists(os.path.join(self._run.observe, "stopped")),
+            observed=ending.stopped_after_steps(self._run.observe, self._job.pid),
             group_kills=ending.since(self._kills.group, now.group),
             global_kills=ending.since(self._kills.everywhere, now.everywhere),
             full=ending.full_file_system(self._command.cwd, self._run.root),

@@ -93,8 +93,8 @@ class Store:
             write_json(self.directory / f"{name}.json", {"v": FORMAT, **value})
 
     def stopped(self, steps: int) -> None:
-        """Record that the process ended itself after `steps` observed steps."""
-        atomic_write(self.directory / "stopped", f"{steps}\n".encode())
+        """Record that this process, named by its id, ended itself after `steps` observed steps."""
+        atomic_write(self.directory / "stopped", f"{steps} {os.getpid()}\n".encode())
 
 
 def npy(array: Any) -> bytes:

@@ -101,6 +101,23 @@ def test_stopped_after_the_observed_steps(agent: Agent) -> None:
     assert state.exit and state.exit.reason == "observed"
 
 
+@pytest.mark.parametrize(("of_job", "reason"), [(False, "observed"), (True, "failed")])
+def test_a_program_that_fails_because_its_training_was_stopped(
+    agent: Agent, of_job: bool, reason: str
+) -> None:
+    """As nbconvert does when the kernel that trains has recorded its steps and is gone."""
+    code = f"""
+import os, pathlib, subprocess, sys
+ended = subprocess.Popen([sys.executable, "-c", ""])
+ended.wait()
+stopped = os.getpid() if {of_job} else ended.pid
+pathlib.Path(os.environ["ORCH_OBSERVE_DIR"], "stopped").write_text(f"2 {{stopped}}\\n")
+sys.exit(1)
+"""
+    state, _ = to_the_end(agent, python(code, observe_steps=2, stop_after_observed=True))
+    assert state.exit and (state.exit.reason, state.exit.code) == (reason, 1)
+
+
 def test_an_unknown_run_is_absent(agent: Agent) -> None:
     assert jobs.state(HOST, agent, "nobody") == RunState("absent")
     with pytest.raises(UsageError, match="no run nobody"):

@@ -16,7 +16,7 @@ from orchestrator import jobs
 from orchestrator.errors import RunFailed
 from orchestrator.hosts.here import HereHost
 from orchestrator.model import Agent, Completed, Exit, Job, TreeLink
-from orchestrator.runtime.agent.ending import Facts, explain
+from orchestrator.runtime.agent.ending import Facts, ObservedStop, explain
 from orchestrator.stack.runtime_files import lay_out
 
 root_only = pytest.mark.skipif(os.geteuid() != 0, reason="needs root: it sets limits in the kernel")
@@ -151,9 +151,12 @@ def test_a_run_does_not_start_on_a_full_disk(small_disk: Path) -> None:
         (Facts(0, None), "completed"),
         (Facts(0, None, group_kills=1), "completed"),
         (Facts(0, None, full="/x"), "completed"),
-        (Facts(0, None, observed=True), "observed"),
-        (Facts(1, None, observed=True), "failed"),
-        (Facts(0, None, cancelled=True, observed=True), "cancelled"),
+        (Facts(0, None, observed=ObservedStop.JOB), "observed"),
+        (Facts(1, None, observed=ObservedStop.JOB), "failed"),
+        (Facts(0, None, observed=ObservedStop.STARTED_BY_JOB), "observed"),
+        (Facts(1, None, observed=ObservedStop.STARTED_BY_JOB), "observed"),
+        (Facts(None, 9, observed=ObservedStop.STARTED_BY_JOB), "signal"),
+        (Facts(0, None, cancelled=True, observed=ObservedStop.JOB), "cancelled"),
         (Facts(None, 15, cancelled=True), "cancelled"),
         (Facts(None, 15), "signal"),
         (Facts(None, 9, group_kills=0, global_kills=0), "signal"),
