@@ -43,8 +43,8 @@ def require_observable(profile: Profile, without: str, exists: str) -> None:
     if not profile.parity.on_mismatch.stops(Conclusion.NOT_COMPARED) or is_observable(profile):
         return
     raise UsageError(
-        f"--local-parity compares training steps of TensorFlow and Keras, and the lock has neither: the first "
-        f"steps of {profile.name} cannot be compared.",
+        "--local-parity compares training steps of TensorFlow and Keras, and the lock has neither: the "
+        f"first steps of {profile.name} cannot be compared.",
         exists=exists,
         next_command=without,
     )
