@@ -118,6 +118,7 @@ _FOR_THE_COMMAND_LINE = {
     "parse_matrix": "orchestrator.sweep.matrix",
     "profile": "orchestrator.stalls.scratch_run",
     "refusal_of": "orchestrator.runs.space",
+    "setting_meant": "orchestrator.runs.parameters",
     "shown_path": "orchestrator.profile.nearby",
     "report": "orchestrator.api.reporting",
     "state_home": "orchestrator.providers.local.store",

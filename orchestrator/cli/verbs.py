@@ -79,7 +79,7 @@ def refusal_of(verb: Any, surplus: Sequence[str], lease: str | None = None) -> s
 
     `lease`: that the command line names.
     """
-    from orchestrator.api import setting_meant, shown_path
+    from orchestrator.api import shown_path
     from orchestrator.model.paths import is_there
 
     word, name = shown_path(Path(surplus[0])), f"`orch {verb.name}`"
@@ -89,6 +89,8 @@ def refusal_of(verb: Any, surplus: Sequence[str], lease: str | None = None) -> s
         return f"{name} takes no profile: {_instead(verb.name, surplus[0])}"
     options = {option for each in verb.params for option in each.opts}
     if "=" in word and "--set" in options:
+        from orchestrator.api import setting_meant
+
         return f"{name} takes no argument {word!r}. {setting_meant(word, lease)}"
     wanted = () if "=" in word else ("--run-id", "--lease")
     meant = " or ".join(f"{option} {word}" for option in wanted if option in options)
