@@ -48,6 +48,7 @@ if TYPE_CHECKING:
     from orchestrator.providers.local.store import state_home as state_home
     from orchestrator.runs.lint_check import hint as hint
     from orchestrator.runs.lint_check import lint as lint
+    from orchestrator.runs.parameters import setting_meant as setting_meant
     from orchestrator.runs.space import refusal_of as refusal_of
     from orchestrator.session.project import Project as Project
     from orchestrator.session.watched import next_after_up as next_after_up
@@ -117,6 +118,7 @@ _FOR_THE_COMMAND_LINE = {
     "parse_matrix": "orchestrator.sweep.matrix",
     "profile": "orchestrator.stalls.scratch_run",
     "refusal_of": "orchestrator.runs.space",
+    "setting_meant": "orchestrator.runs.parameters",
     "shown_path": "orchestrator.profile.nearby",
     "report": "orchestrator.api.reporting",
     "state_home": "orchestrator.providers.local.store",

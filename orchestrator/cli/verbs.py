@@ -70,12 +70,15 @@ class Verb(Command):
         ctx.allow_extra_args = True
         surplus = super().parse_args(ctx, args)
         if surplus and not ctx.resilient_parsing:
-            ctx.fail(refusal_of(self, surplus))
+            ctx.fail(refusal_of(self, surplus, ctx.params.get("lease")))
         return surplus
 
 
-def refusal_of(verb: Any, surplus: Sequence[str]) -> str:
-    """The error for surplus arguments, with a suggestion guessed from the first one."""
+def refusal_of(verb: Any, surplus: Sequence[str], lease: str | None = None) -> str:
+    """The error for surplus arguments, with a suggestion guessed from the first one.
+
+    `lease`: that the command line names.
+    """
     from orchestrator.api import shown_path
     from orchestrator.model.paths import is_there
 
@@ -85,7 +88,11 @@ def refusal_of(verb: Any, surplus: Sequence[str]) -> str:
     if word.endswith((".yaml", ".yml")) or is_there(Path(surplus[0])):
         return f"{name} takes no profile: {_instead(verb.name, surplus[0])}"
     options = {option for each in verb.params for option in each.opts}
-    wanted = ("--set",) if "=" in word else ("--run-id", "--lease")
+    if "=" in word and "--set" in options:
+        from orchestrator.api import setting_meant
+
+        return f"{name} takes no argument {word!r}. {setting_meant(word, lease)}"
+    wanted = () if "=" in word else ("--run-id", "--lease")
     meant = " or ".join(f"{option} {word}" for option in wanted if option in options)
     advice = f" Did you mean {meant}?" if meant else ""
     return f"{name} takes no argument {word!r}.{advice}"

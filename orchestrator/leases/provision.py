@@ -32,6 +32,7 @@ from orchestrator.profile import Profile
 from orchestrator.providers import open_provider
 from orchestrator.runs import space
 from orchestrator.runs.lint_check import check_project, report_once
+from orchestrator.runs.parameters import report_unused
 from orchestrator.runs.program import require_program
 from orchestrator.runs.spec import profile_facts
 from orchestrator.session.gpu_check import require_gpus
@@ -115,6 +116,7 @@ def provision(asked: LeaseRequest) -> LeaseStatus:
         opened = LeaseOpened("", profile_facts(wanted, overrides), asked.for_run, among.gang, among.rank)
         ledger = _ledger_for(project, lease, wanted, opened)
         report_once(hazards, project.state, tell)
+        report_unused(wanted, tell)
         left = asked.keep or asked.for_run is not None
         with end_unprepared(project, ledger, keep=left, tell=tell), describe_remains(ledger):
             with _telling_attempts(project, ledger, first=lease is None):

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Iterable, Iterator, Mapping, Sequence
-from dataclasses import dataclass, replace
+from dataclasses import dataclass, field, replace
 from fnmatch import fnmatchcase
 from pathlib import PurePosixPath
 
@@ -22,10 +22,14 @@ _LOCKS = {"uv.lock", "pylock.toml", "requirements.lock"}
 
 @dataclass(frozen=True)
 class Surroundings:
-    """Facts of the profile: whether it asks for a GPU, and which variables it sets."""
+    """Facts of the profile: whether it asks for a GPU, and which variables it sets.
+
+    `unsent`: variables that are set here and that a run does not get, each with what to add to the profile.
+    """
 
     gpu: bool = False
     variables: frozenset[str] = frozenset()
+    unsent: Mapping[str, str] = field(default_factory=dict)
 
 
 @dataclass(frozen=True)
@@ -55,7 +59,8 @@ def check(
 ) -> Checked:
     """Check files, given as path -> text; paths are relative, with slashes.
 
-    `only`: report these paths; the others are only read for what they seed, set and import. `neighbours` are
+    `only`: report these paths; the others are only read for what they seed, set and import, but for rules
+    `of_imports`. `neighbours` are
     the paths of other existing files: a lock among them pins the packages of lists without versions.
     """
     settings, around = config or Config(), surroundings or Surroundings()
@@ -65,7 +70,7 @@ def check(
     modules = [Module(snippet) for snippet in parts if snippet.language == "python"]
     others = tuple(snippet for snippet in parts if snippet.language != "python")
     locked = frozenset(_locked([*kept, *neighbours], kept))
-    project = Project(tuple(programs(modules)), others, around.gpu, around.variables, locked)
+    project = Project(tuple(programs(modules)), others, around.gpu, around.variables, locked, around.unsent)
     wanted = set(kept if only is None else only)
     spans = {id(module.snippet): dict(module.statements) for module in modules}
     return _judged([*_hits(project), *_unknown_silences(parts)], parts, settings, wanted, spans)
@@ -127,7 +132,10 @@ def _judged(
             for line in {*range(first, silence.line + 1), silence.covers}:
                 quiet.setdefault((id(snippet), line), []).append(silence)
     asked = [
-        each for each in hits if each.snippet.path in wanted and config.wants(each.rule, each.snippet.path)
+        each
+        for each in hits
+        if (each.snippet.path in wanted or each.rule.of_imports)
+        and config.wants(each.rule, each.snippet.path)
     ]
     loud = [each for each in asked if not _silenced(each, quiet.get((id(each.snippet), each.line), ()))]
     findings = tuple(sorted(dict.fromkeys(_finding(each) for each in loud)))

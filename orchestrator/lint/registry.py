@@ -2,8 +2,8 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator, Sequence
-from dataclasses import dataclass
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from dataclasses import dataclass, field
 from typing import TypeVar
 
 from orchestrator.lint.module import Module
@@ -16,7 +16,8 @@ from orchestrator.lint.source import Snippet
 class Project:
     """All texts of one check. `gpu`: the profile asks for a GPU; `variables`: those that the profile sets.
 
-    `locked`: folders whose packages are pinned by a lock with hashes.
+    `locked`: folders whose packages are pinned by a lock with hashes. `unsent`: variables that are set here
+    and that a run does not get, each with what to add to the profile.
     """
 
     programs: tuple[Program, ...]
@@ -24,6 +25,7 @@ class Project:
     gpu: bool = False
     variables: frozenset[str] = frozenset()
     locked: frozenset[str] = frozenset()
+    unsent: Mapping[str, str] = field(default_factory=dict)
 
     @property
     def modules(self) -> list[Module]:

@@ -24,7 +24,7 @@ class Severity(StrEnum):
 @dataclass(frozen=True)
 class Rule:
     """One kind of hazard. `sees`: the code that it finds; `why`: the symptom on another machine; `fix`: what
-    to do instead.
+    to do instead. `of_imports`: it is reported in modules that a checked script imports, too.
     """
 
     id: str
@@ -33,6 +33,7 @@ class Rule:
     sees: str
     why: str
     fix: str
+    of_imports: bool = False
 
 
 @dataclass(frozen=True)

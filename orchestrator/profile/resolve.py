@@ -153,6 +153,7 @@ def _train(document: Document, places: Mapping[str, str]) -> resolved.Train:
         section.on_nan,
         section.checkpoints,
         section.params,
+        unfilled(section.command),
     )
 
 

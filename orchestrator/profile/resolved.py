@@ -83,7 +83,8 @@ class Train:
 
     `check_imports`: modules that the check of the downloaded models may import. `allow`: differences that
     `stack.allow` accepts; such a variable is not inherited. `checkpoints`: where the run saves the state from
-    which it can resume. `params`: the values that were put into `command`.
+    which it can resume. `params`: the values that were put into `command`. `placeholders`: the names that
+    stand in braces in the command as it is written.
     """
 
     command: tuple[str, ...]
@@ -94,6 +95,7 @@ class Train:
     on_nan: str = "warn"
     checkpoints: tuple[str, ...] = ()
     params: Mapping[str, str] = field(default_factory=dict)
+    placeholders: tuple[str, ...] = ()
 
     def inherited(self, environ: Mapping[str, str] | None = None) -> dict[str, str]:
         """Return the variables of `environ` (this process's) that change results; the run gets them."""

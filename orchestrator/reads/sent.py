@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import os
+import re
 from collections.abc import Iterator
 from dataclasses import dataclass, field
 from functools import cached_property
@@ -113,6 +114,10 @@ class Sent:
             f"{first}/{more[0]}" in text or all(any(q in text for q in either) for either in quoted)
             for text in self._texts
         )
+
+    def found(self, pattern: re.Pattern[str]) -> Iterator[str]:
+        """Yield the first group of each match in the program's text, settings and command line."""
+        return (match[1] for text in self._texts for match in pattern.finditer(text))
 
     @cached_property
     def _texts(self) -> tuple[str, ...]:

@@ -29,6 +29,7 @@ from orchestrator.model import Progress
 from orchestrator.model.counted import counted
 from orchestrator.model.progress import notice
 from orchestrator.profile import Profile, load
+from orchestrator.runs.shell_variables import advice_for_unsent
 from orchestrator.runtime.transfer import tree
 from orchestrator.sync.ignore import Ignore
 
@@ -128,9 +129,12 @@ def hint(profile: Path, tell: Progress) -> None:
         notice(tell, line)
 
 
-def _gravity(found: Finding) -> tuple[bool, bool, Finding]:
-    """Return a sort key: errors come first, then what prevents comparing runs, such as a missing seed."""
-    return found.severity is not Severity.ERROR, found.rule not in ("ORC301", "ORC302"), found
+def _gravity(found: Finding) -> tuple[bool, int, Finding]:
+    """Return a sort key: errors come first, then variables that the machine lacks, then what prevents
+    comparing runs, such as a missing seed.
+    """
+    rank = {"ORC824": 0, "ORC301": 1, "ORC302": 1}
+    return found.severity is not Severity.ERROR, rank.get(found.rule, 2), found
 
 
 def _lines(found: Checked, limit: int) -> Iterator[str]:
@@ -227,18 +231,20 @@ def _checked(
             continue
         texts[name] = text
         if language_of(path.name) == "python":
-            todo += [each for each in _imported(path, text) if _name(each, base) not in texts]
+            todo += [each for each in _imported(path, base, text) if _name(each, base) not in texts]
     only = [_name(path, base) for path in asked]
     neighbours = [_name(each, base) for folder in {path.parent for path in asked} for each in _listed(folder)]
     return check(texts, config, surroundings=surroundings, only=only, neighbours=neighbours)
 
 
-def _imported(path: Path, text: str) -> Iterator[Path]:
-    """Yield the project's files that a script imports, resolved from its folder."""
+def _imported(path: Path, base: Path | None, text: str) -> Iterator[Path]:
+    """Yield the project's files that a script imports, resolved from its folder and from `base`."""
+    folders = dict.fromkeys((path.parent, base or path.parent))
     for parts in imports_of(path.name, text):
-        for candidate in (path.parent / f"{parts}.py", path.parent / parts / "__init__.py"):
-            if candidate.is_file():
-                yield candidate
+        for folder in folders:
+            for candidate in (folder / f"{parts}.py", folder / parts / "__init__.py"):
+                if candidate.is_file():
+                    yield candidate
 
 
 def _name(path: Path, base: Path | None) -> str:
@@ -285,4 +291,8 @@ def _surroundings(profile: Profile | None) -> Surroundings:
     if profile is None:
         return Surroundings()
     variables: Mapping[str, object] = profile.train.env
-    return Surroundings(gpu=profile.resources.accelerator is not None, variables=frozenset(variables))
+    return Surroundings(
+        gpu=profile.resources.accelerator is not None,
+        variables=frozenset(variables),
+        unsent=advice_for_unsent(profile),
+    )

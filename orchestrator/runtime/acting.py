@@ -42,6 +42,11 @@ def acts(name: str) -> bool:
     return name.startswith(PREFIXES) and not name.startswith((*_TERRAFORM, *_INNOCENT))
 
 
+def looks_secret(name: str) -> bool:
+    """Whether a variable is named like one whose value is a secret."""
+    return bool(_SECRET.search(name))
+
+
 def inheritable(environ: Mapping[str, str]) -> Dict[str, str]:
     """Return the variables that change results and mean the same anywhere: no device, path or secret."""
     return {

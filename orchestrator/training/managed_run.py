@@ -77,8 +77,12 @@ def _to_the_end(call: ManagedRun, output: Output | None) -> RunRecord:
 
 def require(call: ManagedRun) -> None:
     """Refuse what would fail after a machine was created. Raises UsageError and LocalError."""
+    from orchestrator.session.watched import require_observable
     from orchestrator.training.resume import require_checkpoints
 
+    if call.wish.local_parity:
+        without = call.wish.command(call.profile, local_parity=False)
+        require_observable(call.profile, without, "Nothing was rented or started by this call.")
     if call.wish.resume_proof:
         require_checkpoints(call.profile, call.words)
     if call.wish.seen is None:

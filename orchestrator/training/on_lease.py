@@ -14,6 +14,7 @@ from orchestrator.runs.find_run import profile_of
 from orchestrator.runs.retries import failed_places
 from orchestrator.session.interrupts import Interrupts
 from orchestrator.session.project import Project
+from orchestrator.session.watched import require_observable
 from orchestrator.training.one_run import run_on_all
 from orchestrator.training.options import RunOptions
 from orchestrator.training.resume import require_checkpoints
@@ -37,6 +38,12 @@ def train_with_retries(
     """Return the run's record, after as many attempts as the profile's `retry` allows. `profile`: with the
     overrides of this call.
     """
+    if options.local_parity:
+        require_observable(
+            profile,
+            options.command(profile, local_parity=False),
+            f"Nothing was started. The machine of {lease.id} is still running, at ${lease.price:.2f}/h.",
+        )
     if options.resume_proof:
         require_checkpoints(profile, options.command(profile))
     ledger = project.ledger(lease.id)

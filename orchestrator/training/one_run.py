@@ -28,6 +28,7 @@ from orchestrator.runs import attempts, collect, follow, record_file, space
 from orchestrator.runs.lint_check import check_project, report_once
 from orchestrator.runs.metrics import is_finished
 from orchestrator.runs.outcome import raise_for_outcome
+from orchestrator.runs.parameters import report_unused
 from orchestrator.runs.program import require_program
 from orchestrator.runs.spec import require_given
 from orchestrator.session.interrupts import Interrupts
@@ -88,6 +89,8 @@ def one_run(
             require_program(profile)
             _require_space(project, lease, profile, name, options)
             report_once(check_project(profile, strict=options.strict), project.state, tell)
+            if options.verb == "train" and options.overrides:  # `up` reports those of the profile
+                report_unused(profile, tell, *options.overrides)
         with opened(project, lease, name, profile, tell, again=options.command(profile, name)) as session:
             draft = None
             if not pending:

@@ -36,7 +36,6 @@ from orchestrator.replay.replayer import Replayer
 from orchestrator.runs.other_runs import naming_other_run
 from orchestrator.session.session import Session
 from orchestrator.session.trees import Trees
-from orchestrator.session.watched import is_observable
 from orchestrator.training.observed import Ended, Observed, fetch_recording, observed_job, run_observed
 from orchestrator.training.options import RunOptions
 
@@ -97,13 +96,6 @@ def mismatch(
             f"{verdict['detail']}\n{verdict['fix']}",
             exists=runs_on,
             next_command=f"{declare_command(found, profile.path)} && {again}",
-        )
-    if verdict["verdict"] == Conclusion.NOT_COMPARED and not is_observable(profile):
-        without = options.command(profile, local_parity=False)
-        return ParityMismatch(
-            f"{verdict['verdict']}: {verdict['detail']}",
-            exists=runs_on,
-            next_command=f"{without}    # without --local-parity, which observes only TensorFlow and Keras",
         )
     warn = f"{again} --set 'parity.on_mismatch={{{key_of(verdict['verdict'])}: warn}}'"
     as_it_is = "" if options.same_as else f"; or, to continue anyway: {warn}"

@@ -32,6 +32,7 @@ def test_data_that_only_this_computer_has_are_named_before_any_step(project: Pro
         (folder / "my_data" / f"{number}.bin").write_bytes(b"x" * 500)
     (folder / ".gitignore").write_text("my_data/\n")
     (folder / "train.py").write_text(FALLS_BACK)
+    (folder / "keras.py").touch()
     subprocess.run(["git", "init", "-q", str(folder)], check=True)
     project.orch("up", "orch.yaml")
 
@@ -71,6 +72,7 @@ open("out/model.txt", "w").close()
 
 def test_first_steps_that_fail_stop_no_run_that_is_to_be_only_warned(project: Project) -> None:
     (project.folder / "train.py").write_text(FAILS_FIRST)
+    (project.folder / "keras.py").touch()
     project.orch("up", "orch.yaml")
     stopped = project.orch("train", "--local-parity", "--run-id", "one", code=6)
     assert "no card is free" in stopped.out + stopped.err
@@ -101,6 +103,7 @@ def test_files_around_the_project_are_named_before_any_step(
     file = folder.parent / ".env" if place == "../.env" else home / ".config/job/seed"
     file.write_text("SEED=7\n")
     (folder / "train.py").write_text(READS_AROUND)
+    (folder / "keras.py").touch()
     project.orch("up", "orch.yaml")
     screen = project.orch("train", "--local-parity", "--run-id", "one", code=7).err
     recorded = json.loads((folder / "runs/one/run.json").read_text())
@@ -113,6 +116,7 @@ def test_data_at_a_path_of_another_run_are_busy(project: Project) -> None:
     folder = project.folder
     (folder / "data").mkdir()
     (folder / "data/a.txt").write_text("a")
+    (folder / "keras.py").touch()
     (target := folder.parent / "of-both").symlink_to(folder / "data")
     (folder / "train.py").write_text(f"import os, time\nprint(os.listdir('{target}'))\ntime.sleep(600)\n")
     with (folder / "orch.yaml").open("a") as profile:

@@ -1,4 +1,4 @@
-"""ORC821-823: variables that are set too late, or without effect."""
+"""ORC821-824: variables that are set too late or without effect, or are set here alone."""
 
 from __future__ import annotations
 
@@ -10,6 +10,7 @@ from orchestrator.lint.module import Module
 from orchestrator.lint.program import Program
 from orchestrator.lint.registry import Project, program_check
 from orchestrator.lint.rule import Hit, Rule, Severity, hit
+from orchestrator.lint.variables import read_variables
 
 LATE = Rule(
     "ORC821",
@@ -35,6 +36,15 @@ HASH_SEED = Rule(
     "PYTHONHASHSEED set by the program itself",
     "Python reads it before the program starts: the order of sets of strings stays random.",
     "Set it outside (train.env), and sort values from sets.",
+)
+SET_HERE = Rule(
+    "ORC824",
+    "variable-of-this-shell",
+    Severity.WARNING,
+    "a variable that the program reads, and that is set in this shell and not in the profile",
+    "The machine does not have the variable: the run fails there, or uses the default.",
+    "Add it to train.env in the profile; if it names a folder of this computer, declare the folder as data.",
+    of_imports=True,
 )
 
 _DETERMINISM = {"TF_DETERMINISTIC_OPS", "TF_CUDNN_DETERMINISTIC"}
@@ -81,3 +91,15 @@ def _imported_before(
         if reads and module.top_level(statement) and (inside or statement.lineno < line):
             return statement
     return None
+
+
+@program_check(SET_HERE)
+def check_shell(program: Program, project: Project) -> Iterator[Hit]:
+    """Find the first read of each variable that a run does not get."""
+    seen: set[str] = set()
+    for module, node, name in read_variables(program) if project.unsent else ():
+        if name in project.unsent and name not in seen:
+            seen.add(name)
+            advice = f"add  {project.unsent[name]}"
+            message = f"reads {name}, which is set here and not in the profile: {advice}"
+            yield hit(SET_HERE, module.snippet, node, message)

@@ -108,6 +108,7 @@ def test_a_fault_of_our_own_shows_no_trace_and_keeps_it(tmp_path: Path, fault: s
         (("train", "tpo.yaml"), "Did you mean orch up tpo.yaml, or orch run tpo.yaml, which does both?"),
         (("train", "nightly-1"), "Did you mean --run-id nightly-1 or --lease nightly-1?"),
         (("train", "train.env.A=1"), "Did you mean --set train.env.A=1?"),
+        (("train", "epochs=2"), "Did you mean --set train.params.epochs=2"),
         (("train", "x" * 5000), "takes no argument 'xxx"),
         (("status", "tpo.yaml"), "`orch status` takes no profile"),
         (("up", "tpo.yaml", "b.yaml"), "unexpected extra argument: 'b.yaml'"),

@@ -87,8 +87,7 @@ def session_of(profile: orch.Profile, tmp_path: Path) -> Any:
 def test_a_refusal_of_parity(verdict: Conclusion, profile: orch.Profile, tmp_path: Path) -> None:
     found = {"verdict": verdict, "detail": "They differ.", "undeclared": []}
     error = side_by_side.mismatch(session_of(profile, tmp_path), "full", found, ALL)
-    words = ALL.command(profile, local_parity=verdict is not Conclusion.NOT_COMPARED)
-    assert str(error.next_command).startswith(f"{words}    #")
+    assert str(error.next_command).startswith(f"{ALL.command(profile)}    #")
 
 
 def test_data_that_changed(profile: orch.Profile, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
@@ -108,12 +107,13 @@ def cloud(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> HereCloud:
 
 @pytest.mark.processes
 @pytest.mark.usefixtures("profile")
-def test_a_disk_that_is_too_small(cloud: HereCloud, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_a_disk_that_is_too_small(cloud: HereCloud, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     from orchestrator.runs import space
 
     def refuse(_project: object, _profile: object, exists: str, again: str) -> None:
         raise LocalError("Too small.", exists=exists, next_command=again)
 
+    (tmp_path / "keras.py").touch()
     orch.up("orch.yaml")
     monkeypatch.setattr(space, "require_results", refuse)
     with pytest.raises(LocalError) as refused:

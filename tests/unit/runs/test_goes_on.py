@@ -86,6 +86,7 @@ def test_train_says_what_goes_on_and_its_price(job: Job) -> None:
 def test_train_that_is_interrupted_early_names_its_whole_command(
     job: Job, monkeypatch: pytest.MonkeyPatch
 ) -> None:
+    (job.folder / "keras.py").touch()
     orch.up(job.profile, folder=job.folder)
 
     def interrupted(*_: object, **__: object) -> None:
