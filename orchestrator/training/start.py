@@ -68,7 +68,6 @@ def prepared(
     or lock are not those of the run that is repeated.
     """
     other_runs.require_turn(session, run_id, options.parallel, options.queued)
-    other_runs.report_unpulled(session, run_id)
     session.watch_idleness()  # `up` may have been interrupted before this
     session.confine()
     timings: dict[str, float] = {}
