@@ -398,33 +398,3 @@ def test_what_was_not_sent_is_tried_as_absent_although_no_run_opens_it(project: 
 def test_declared_data_were_sent(project: Path) -> None:
     (project / "orch.yaml").write_text(PROFILE + "data: [{source: my_data}]\n")
     assert not_sent(sent_of(load(project / "orch.yaml"))) == ()
-
-
-JUPYTER = """\
-    import os
-    from pathlib import Path
-    for name, usual in (
-        ("IPYTHONDIR", "~/.ipython"),
-        ("JUPYTER_CONFIG_DIR", "~/.jupyter"),
-        ("JUPYTER_DATA_DIR", "~/.local/share/jupyter"),
-        ("JUPYTER_RUNTIME_DIR", "~/.local/share/jupyter/runtime"),
-    ):
-        folder = Path(os.environ.get(name) or os.path.expanduser(usual))
-        folder.mkdir(parents=True, exist_ok=True)
-        (folder / "migrated").write_text("")
-    print("executed", os.environ["IPYTHONDIR"])
-"""
-
-
-def test_what_executes_a_notebook_writes_its_settings_into_temporary_folders(
-    project: Path, tmp_path: Path
-) -> None:
-    run = ran(project, JUPYTER)
-    assert (run.reason, run.refused) == ("completed", ""), run.output
-    assert list((tmp_path / "home").iterdir()) == []
-    assert not Path(run.output.split()[1]).exists()
-
-
-def test_a_folder_for_jupyter_that_the_profile_names_is_used(project: Path) -> None:
-    profile = PROFILE.replace("train.py", "train.py, env: {IPYTHONDIR: ./mine}")
-    assert ran(project, JUPYTER, profile).output == "executed ./mine\n"
