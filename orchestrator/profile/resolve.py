@@ -206,10 +206,10 @@ def requirements_of(code: Path) -> Path | None:
 
 
 def _only_of_tools(path: Path) -> bool:
-    """Whether `path` is a pyproject.toml without [project]."""
+    """Whether `path` is a pyproject.toml that describes no package."""
     if path.name != "pyproject.toml":
         return False
-    return re.search(r"^\s*\[\s*project\b", path.read_text(errors="replace"), re.MULTILINE) is None
+    return re.search(r"^\s*\[\s*(project|tool\.poetry)\b", path.read_text(errors="replace"), re.MULTILINE) is None
 
 
 def lock_command(code: Path) -> str:
