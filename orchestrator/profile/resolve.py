@@ -209,7 +209,8 @@ def _only_of_tools(path: Path) -> bool:
     """Whether `path` is a pyproject.toml that describes no package."""
     if path.name != "pyproject.toml":
         return False
-    return re.search(r"^\s*\[\s*(project|tool\.poetry)\b", path.read_text(errors="replace"), re.MULTILINE) is None
+    text = path.read_text(errors="replace")
+    return re.search(r"^\s*\[\s*(project|tool\.poetry)\b", text, re.MULTILINE) is None
 
 
 def lock_command(code: Path) -> str:
