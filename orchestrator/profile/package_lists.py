@@ -138,7 +138,7 @@ def _pipfile(raw: bytes, path: Path) -> PackageList:
     try:
         text = raw.decode("utf-8-sig")
         document = tomllib.loads(text)
-    except (UnicodeDecodeError, tomllib.TOMLDecodeError) as error:
+    except (UnicodeDecodeError, tomllib.TOMLDecodeError, RecursionError) as error:
         raise UsageError(f"{path}: {error}.") from None
     packages = _table(document, "packages")
     listed = tuple(

@@ -165,6 +165,6 @@ def _dependencies(folder: Path) -> list[str]:
     """Return the packages that the pyproject.toml in `folder` lists."""
     try:
         listed = tomllib.loads((folder / "pyproject.toml").read_text("utf-8"))["project"]["dependencies"]
-    except (OSError, ValueError, KeyError, TypeError):
+    except (OSError, ValueError, KeyError, TypeError, RecursionError):
         return []
     return [each for each in listed if isinstance(each, str)] if isinstance(listed, list) else []
