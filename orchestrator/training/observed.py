@@ -4,19 +4,21 @@ from __future__ import annotations
 
 import contextlib
 import shutil
+import time
 from collections.abc import Mapping, Sequence
 from concurrent.futures import Future, ThreadPoolExecutor, as_completed
 from dataclasses import dataclass
 from pathlib import Path
 
 from orchestrator import jobs, sync
-from orchestrator.errors import HostError, OrchError
+from orchestrator.errors import HostError, OrchError, UsageError
 from orchestrator.jobs import PathTaken
 from orchestrator.model import Agent, Host, Job
 from orchestrator.model.outcomes import ExitReason
 from orchestrator.profile import Profile
 
 _LAST_OF_LOG = 1 << 16
+_SOON_S = 0.05
 
 
 @dataclass(frozen=True)
@@ -86,7 +88,10 @@ def _cancel(sides: Sequence[Observed], running: Sequence[Future[Ended]]) -> None
     for each, side in zip(running, sides, strict=True):
         with contextlib.suppress(HostError):
             while not each.done():
-                jobs.cancel(side.host, side.agent, side.job.run_id, grace=1.0)
+                try:
+                    jobs.cancel(side.host, side.agent, side.job.run_id, grace=1.0)
+                except UsageError:  # it has not begun yet
+                    time.sleep(_SOON_S)
 
 
 def _run(side: Observed) -> Ended:

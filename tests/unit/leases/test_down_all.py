@@ -264,7 +264,7 @@ def test_an_id_that_a_full_disk_cut_is_made_anew(tmp_path: Path, cloud: MemoryPr
 
 def test_a_state_folder_that_cannot_be_written_is_said(tmp_path: Path, cloud: MemoryProvider) -> None:
     (tmp_path / "state").write_text("a file in its place")
-    with pytest.raises(LocalError, match="cannot be kept"):
+    with pytest.raises(LocalError, match="cannot be written"):
         identity.owner(cloud)
 
 
