@@ -39,7 +39,9 @@ def raise_for_outcome(
     machine = "The machine is gone." if gone else _runs_on(record)
     unsent, declare = _unsent(record, Path(profile), again)
     elsewhere = f"orch down && {up or f'orch up {shlex.quote(profile)}'} && {again}"
-    what_next = elsewhere if gone else declare or _what_next(record)
+    what_next = elsewhere if gone else declare or _what_next(record, again)
+    if record.exit["reason"] == ExitReason.DISK_FULL:
+        what_next = f"raise resources.disk in {shlex.quote(profile)}, then: {elsewhere}"
     if record.lacked:
         what_next = more_memory(record.lacked, profile, elsewhere)
     error = failure_of(record.exit["reason"])(
@@ -150,7 +152,7 @@ def _unsent(record: RunRecord, profile: Path, again: str) -> tuple[str, str]:
     )
 
 
-def _what_next(record: RunRecord) -> str:
+def _what_next(record: RunRecord, again: str) -> str:
     if record.exit["reason"] == ExitReason.LOST:  # only its supervisor is known to have ended
         return f"orch cancel {record.run_id} && orch pull {record.run_id}    # then orch down"
-    return f"orch logs {record.run_id}    # then orch down"
+    return f"orch logs {record.run_id}    # correct the cause, then: {again}; or: orch down"
