@@ -19,7 +19,7 @@ import pytest
 
 from orchestrator.api import cancelling, lease, pulling, run_job, training
 from orchestrator.leases import down as ending
-from orchestrator.leases import gc, machine, offered, provision
+from orchestrator.leases import gc, offered, provision, specs
 from orchestrator.leases.status import status
 from orchestrator.ledger import Ledger, lines
 from orchestrator.model import LABEL_LEASE, Machine
@@ -170,7 +170,7 @@ def _turn_clocks(patch: pytest.MonkeyPatch, clock: Clock) -> None:
             return cls.fromtimestamp(clock(), tz)
 
     patch.setattr(time, "time", clock)
-    for module in (machine, offered):
+    for module in (specs, offered):
         patch.setattr(module, "datetime", Turned)
     patch.setattr(gc, "datetime", Turned)
     patch.setattr(lines, "_now", clock)
