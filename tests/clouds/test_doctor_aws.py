@@ -265,7 +265,7 @@ def test_no_security_group_and_then_one_that_is_shut(no_group: Any) -> None:
     no_group.authorize_security_group_ingress(GroupId=made, IpPermissions=[ssh_from("203.0.113.7/32")])
     found = ask("aws")
     assert exit_code(found) == 0
-    assert "203.0.113.7/32 alone" in check(found, made).detail
+    assert "203.0.113.7/32 only" in check(found, made).detail
 
 
 @pytest.mark.usefixtures("cloud")
@@ -285,7 +285,7 @@ def test_a_quota_that_is_short(cloud: Cloud, spot: str, code: str, limit: int, e
     found = ask("aws", T4, overrides=[f"resources.spot={spot}"])
     assert (exit_code(found), lacking(found)) == (4, [code])
     one = check(found, code)
-    assert f"0 of {limit} vCPUs in use; g4dn.xlarge takes 4" in one.detail
+    assert f"0 of {limit} vCPUs in use; g4dn.xlarge needs 4" in one.detail
     assert f"--quota-code {code} --desired-value" in str(one.remedy)
     cloud.set(quotas={code: enough})
     assert exit_code(ask("aws", T4, overrides=[f"resources.spot={spot}"])) == 0
@@ -355,7 +355,7 @@ def test_the_free_plan_is_named_with_the_way_out(cloud: Cloud) -> None:
     found = ask("aws", T4)
     plan = check(found, "account plan")
     assert plan.state == "missing"
-    assert "no g4dn.xlarge" in plan.detail
+    assert "not g4dn.xlarge" in plan.detail
     assert plan.remedy == freeplan.UPGRADE
     assert exit_code(found) != 0
 

@@ -256,7 +256,7 @@ def test_rules_that_let_nobody_in(cloud: Cloud) -> None:
             cloud.settings(firewalls=given)
             (firewall,) = (each for each in network(site) if each.name == "firewall")
             assert (name, firewall.state) == (name, state)
-    assert "203.0.113.7/32 alone" in firewall.detail
+    assert "203.0.113.7/32 only" in firewall.detail
 
 
 def test_what_an_organisation_forbids(cloud: Cloud, monkeypatch: pytest.MonkeyPatch) -> None:
@@ -323,7 +323,7 @@ def test_quotas_that_are_short(cloud: Cloud) -> None:
     found = ask("gcp", L4, overrides=["resources.spot=false", "resources.disk=100GiB"])
     assert exit_code(found) == 4
     assert set(lacking(found)) == {"GPUS_ALL_REGIONS", "NVIDIA_L4_GPUS", "SSD_TOTAL_GB"}
-    assert "us-central1: 0 of 99 in use; g2-standard-4 takes 100" in check(found, "SSD_TOTAL_GB").detail
+    assert "us-central1: 0 of 99 in use; g2-standard-4 needs 100" in check(found, "SSD_TOTAL_GB").detail
     assert "console.cloud.google.com/iam-admin/quotas" in str(check(found, "NVIDIA_L4_GPUS").remedy)
 
 

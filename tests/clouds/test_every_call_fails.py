@@ -21,11 +21,9 @@ from tests.clouds.failing import AWS_CALLS, GOOGLE_CALLS, Ground, patience
 
 HARMLESS = {
     "GetCallerIdentity",
-    "DescribeSnapshots",
-    "compute.images.list",
     "cloudresourcemanager.projects.getEffectiveOrgPolicy",
 }
-"""Calls whose refusal stops nothing: who asks, which images orch made, and whether OS Login is demanded."""
+"""Calls whose refusal stops nothing: who asks, and whether OS Login is demanded."""
 
 
 def up(project: Project) -> Any:
