@@ -210,7 +210,7 @@ def test_a_refused_lock_stops_plan_and_init_as_it_stops_lock(
     init()
     shown = capsys.readouterr().out
     assert "requirements.txt:2: '-e ../common' is a folder" in shown
-    assert "Next: orch lock    # after the edit; then: orch up orch.yaml" in shown
+    assert "Next: orch lock    # after the edit, then: orch up orch.yaml" in shown
     with pytest.raises(StackError, match=r"^requirements\.txt:2: '-e \.\./common' is a folder") as refused:
         plan("orch.yaml")
     assert refused.value.next_command == "orch lock    # after the edit"
