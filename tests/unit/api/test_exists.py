@@ -14,11 +14,11 @@ pytestmark = pytest.mark.processes
 
 @pytest.fixture
 def folder(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
-    """A project with a machine, whose lock is no text any more."""
+    """A project with a machine, whose lock now names a file that no index has."""
     here_cloud.cloud(tmp_path / "machines", monkeypatch, prepared=True)
     place = tmp_path / "p"
     orch.up(here_cloud.project(place, "print('hello')\n"), folder=place)
-    (place / "requirements.lock").write_bytes(b"\xff\n")
+    (place / "requirements.lock").write_text(f"six==1.17.0 --hash=sha256:{'0' * 64}\n")
     return place
 
 
