@@ -9,6 +9,7 @@ import warnings
 from dataclasses import dataclass
 
 from orchestrator.lint.magics import without_magics
+from orchestrator.model.syntax import tree_of
 
 _MAX_REPAIRS = 20
 _REQUIREMENT = re.compile(
@@ -68,7 +69,7 @@ def _try(code: str) -> tuple[ast.Module | None, Fault | None]:
     try:
         with warnings.catch_warnings():
             warnings.simplefilter("ignore")
-            return ast.parse(code), None
+            return tree_of(code), None
     except SyntaxError as error:
         old = _PYTHON_2.search(code) is not None
         reason = str(error.msg)

@@ -8,6 +8,8 @@ import shlex
 from collections.abc import Mapping, Sequence
 from pathlib import PurePosixPath
 
+from orchestrator.model.syntax import tree_of
+
 MAX_LINE = 32 << 10
 _OPERATORS = "|&;<>()`"
 _BRACES = re.compile(r"\{([a-z][a-z0-9_]{0,39})\}")
@@ -156,7 +158,7 @@ def modules_of(argv: Sequence[str]) -> tuple[str, ...]:
 
 def _imported(text: str) -> tuple[str, ...]:
     try:
-        body = ast.parse(text).body
+        body = tree_of(text).body
     except (SyntaxError, ValueError, RecursionError, MemoryError):  # Python reports the error itself
         return ()
     found: list[str] = []

@@ -14,6 +14,7 @@ from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 from pathlib import Path, PurePosixPath
 
+from orchestrator.model.syntax import tree_of
 from orchestrator.profile.values import parse_target
 
 _NO_SCRIPTS = ("setup.py", "conftest.py", "__init__.py", "noxfile.py")
@@ -196,7 +197,7 @@ def _is_package(folder: Path) -> bool:
 def _imports(code: str) -> tuple[list[str], bool]:
     """Return the first names of the modules that a file imports, and whether it has relative imports."""
     try:
-        nodes = list(ast.walk(ast.parse(code)))
+        nodes = list(ast.walk(tree_of(code)))
     except (SyntaxError, ValueError, RecursionError, MemoryError):
         return [], False
     froms = [node for node in nodes if isinstance(node, ast.ImportFrom)]

@@ -13,6 +13,7 @@ from collections.abc import Iterator
 from pathlib import Path
 
 from orchestrator.model.paths import is_folder, is_there, with_home
+from orchestrator.model.syntax import tree_of
 from orchestrator.profile.nearby import looks_like_profile
 from orchestrator.profile.settings import SUFFIXES, Unreadable, text_values
 from orchestrator.reads.opened import Opened
@@ -113,7 +114,7 @@ def _strings(file: Path) -> Iterator[str]:
     try:
         if file.stat().st_size > LARGEST:
             return
-        tree = ast.parse(file.read_bytes())
+        tree = tree_of(file.read_bytes())
     except (OSError, SyntaxError, ValueError, RecursionError):
         return
     for_people = {id(node.value) for node in ast.walk(tree) if isinstance(node, ast.Expr)}

@@ -7,6 +7,8 @@ import difflib
 from collections.abc import Iterator, Mapping, Sequence
 from typing import Any
 
+from orchestrator.model.syntax import tree_of
+
 Edit = Mapping[str, Any]
 """{file, line, call} and one of `keyword` ("name=value"), `after` (what to append to the call), `before` (a
 line to write before its statement)."""
@@ -18,7 +20,7 @@ _PLACES = {("map", "num_parallel_calls"): 1, ("interleave", "num_parallel_calls"
 def change_call(source: str, edits: Sequence[Edit]) -> str | None:
     """Return the text with all edits applied; None if a call was not found."""
     try:
-        tree = ast.parse(source)
+        tree = tree_of(source)
     except SyntaxError:
         return None
     text = source.encode()
