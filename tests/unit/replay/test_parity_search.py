@@ -144,7 +144,10 @@ def test_what_was_cleared_is_no_suspect_any_more(tmp_path: Path) -> None:
     words = str(first.cause).removeprefix("Suspected: ").removesuffix(".")
     variable = Candidate("environment", words, "Unset it.", Intervention(env={"TF_X": "1"}), name="TF_X")
     gone = Candidate("data", "GONE differs", "Sync it.", None, why="it is not on this computer")
-    for listed, said in (([variable, gone], "Suspected: GONE differs."), ([variable], "Not known: no recorded difference")):
+    for listed, said in (
+        ([variable, gone], "Suspected: GONE differs."),
+        ([variable], "Not known: no recorded"),
+    ):
         search = Search(
             Sides(a, b, "A", Other(there)), cast(Replayer, runs), Clock(600), Replay(a, 1.0), None, Silent()
         )
