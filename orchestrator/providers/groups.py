@@ -1,4 +1,4 @@
-"""Check the arguments with which a provider connects a group of machines."""
+"""What the groups of machines of several clouds have in common: the check of arguments, and a refusal."""
 
 from __future__ import annotations
 
@@ -17,3 +17,13 @@ def require_sound(group: str, ports: range) -> None:
         )
     if not ports or ports.step != 1 or not 0 < ports.start < ports.stop <= 1 << 16:
         raise ProviderError(Fault.INVALID, f"{ports} are not consecutive TCP ports.", code="GroupPorts")
+
+
+def still_in_use(cloud: str, what: str, region: str, error: ProviderError) -> ProviderError:
+    """Return the refusal, as one that passes, to delete what the machines of a group have in common."""
+    return ProviderError(
+        Fault.TRANSIENT,
+        f"{cloud} still needs the {what}: its machines are ending.",
+        code=error.code,
+        exists=f"The {what} in {region}, which costs nothing.",
+    )

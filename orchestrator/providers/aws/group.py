@@ -15,6 +15,7 @@ from orchestrator.errors import Fault, ProviderError
 from orchestrator.model import LABEL_LEASE
 from orchestrator.providers.aws import tags
 from orchestrator.providers.aws.clients import Clients, asking
+from orchestrator.providers.groups import still_in_use
 
 _LIVING = ("pending", "running", "stopping", "stopped")
 _UNKNOWN = ("InvalidGroup.NotFound", "InvalidGroupId.NotFound")
@@ -236,11 +237,6 @@ def delete(clients: Clients, region: str, identity: str) -> None:
             clients.ec2(region).delete_security_group(GroupId=identity)
     except ProviderError as error:
         if error.code == "DependencyViolation":
-            raise ProviderError(
-                Fault.TRANSIENT,
-                f"EC2 still needs the security group {identity}: its machines are ending.",
-                code=error.code,
-                exists=f"The security group {identity} in {region}, which costs nothing.",
-            ) from error
+            raise still_in_use("EC2", f"security group {identity}", region, error) from error
         if error.code not in _UNKNOWN:
             raise

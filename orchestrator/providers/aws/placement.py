@@ -13,6 +13,7 @@ from orchestrator.errors import Fault, ProviderError
 from orchestrator.model import LABEL_LEASE
 from orchestrator.providers.aws import tags
 from orchestrator.providers.aws.clients import Clients, asking
+from orchestrator.providers.groups import still_in_use
 from orchestrator.providers.regions import ask_regions
 
 _DUPLICATE = "InvalidPlacementGroup.Duplicate"
@@ -77,11 +78,6 @@ def delete(clients: Clients, region: str, name: str) -> None:
             clients.ec2(region).delete_placement_group(GroupName=name)
     except ProviderError as error:
         if error.code == IN_USE:
-            raise ProviderError(
-                Fault.TRANSIENT,
-                f"EC2 still needs the placement group {name}: its machines are ending.",
-                code=error.code,
-                exists=f"The placement group {name} in {region}, at no price.",
-            ) from error
+            raise still_in_use("EC2", f"placement group {name}", region, error) from error
         if error.code != _UNKNOWN:
             raise

@@ -19,6 +19,7 @@ from orchestrator.providers.gcp.names import (
     region_of,
 )
 from orchestrator.providers.gcp.policy_calls import PolicyCalls
+from orchestrator.providers.groups import still_in_use
 
 
 def require(calls: PolicyCalls, zone: str, group: str) -> None:
@@ -63,12 +64,7 @@ def remove(calls: PolicyCalls, policy: Json) -> None:
     except ProviderError as error:
         if not is_in_use(error):
             raise
-        raise ProviderError(
-            Fault.TRANSIENT,
-            f"Google still needs the placement policy {name}: its machines are ending.",
-            code=error.code,
-            exists=f"The resource policy {name} in {region}, at no price.",
-        ) from error
+        raise still_in_use("Google", f"placement policy {name}", region, error) from error
 
 
 def is_in_use(error: ProviderError) -> bool:
