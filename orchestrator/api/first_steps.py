@@ -7,6 +7,7 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 from pathlib import Path
 
+from orchestrator.errors import StackError
 from orchestrator.profile import Profile, load
 from orchestrator.profile.resolve import lock_command, requirements_of
 from orchestrator.profile.start_command import NOTEBOOK_OUTPUT, StartKind, find_start
@@ -60,7 +61,10 @@ def _line(profile: Profile) -> str:
 
 def _lacking(profile: Profile) -> tuple[str, ...]:
     if profile.stack.lock:
-        pinned = {pin.name for pin in read_lock(profile).pins}
+        try:
+            pinned = {pin.name for pin in read_lock(profile).pins}
+        except StackError:  # `orch init` reports a lock that is refused by itself
+            return ()
         return tuple(name for name in _FOR_NOTEBOOKS if name not in pinned)
     named = requirements_of(profile.code.path)
     text = named.read_text(errors="replace").lower() if named else ""

@@ -7,6 +7,7 @@ import tomllib
 from collections.abc import Iterator, Mapping
 from dataclasses import dataclass
 from pathlib import Path
+from urllib.parse import urlsplit
 
 from orchestrator.errors import UsageError
 from orchestrator.profile.tree import ListNode, MapNode, Refused, ScalarNode, read_tree
@@ -19,6 +20,7 @@ _RENAMED = {
     "pytables": "tables",
     "opencv": "opencv-python",
 }
+_PUBLIC_INDEX = "pypi.org"
 _TOOLS = frozenset(("pip",))
 _NO_PYTHON_PACKAGES = frozenset(
     ("cudatoolkit", "cudnn", "cpuonly", "pytorch-cuda", "cuda", "cuda-toolkit", "nccl", "blas", "nomkl")
@@ -149,7 +151,12 @@ def _pipfile(raw: bytes, path: Path) -> PackageList:
 
 def _source_notes(document: Mapping[str, object]) -> Iterator[str]:
     sources = document.get("source")
-    if isinstance(sources, list) and len(sources) > 1:
+    urls = (
+        [str(each.get("url")) for each in sources if isinstance(each, dict)]
+        if isinstance(sources, list)
+        else []
+    )
+    if any(urlsplit(url).hostname != _PUBLIC_INDEX for url in urls):
         yield "Its [[source]] entries were not used, but the index that your uv or pip uses."
 
 

@@ -101,6 +101,13 @@ def test_a_notebook_is_executed_and_its_packages_are_looked_for(
     assert not [line for line in lines if line not in printed], printed
 
 
+def test_a_lock_that_is_refused_is_told_for_a_notebook_too(here: Path) -> None:
+    (here / "digits.ipynb").write_text(NOTEBOOK)
+    (here / "requirements.lock").write_text("nbconvert==7.16.4\n")
+    text = said("init")
+    assert "Wrote orch.yaml" in text and "Next: orch lock" in text
+
+
 def test_an_empty_folder_of_data_is_told(here: Path) -> None:
     (here / "empty/below").mkdir(parents=True)
     (here / "full/below").mkdir(parents=True)

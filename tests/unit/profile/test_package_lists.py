@@ -87,6 +87,14 @@ python_version = "3.11"
     assert (found.python, found.notes) == ("==3.11.*", ())
 
 
+@pytest.mark.parametrize(
+    ("url", "told"), [("https://pypi.org/simple", False), ("https://packages.example/simple", True)]
+)
+def test_an_index_of_a_pipfile_that_is_not_used_is_told(tmp_path: Path, url: str, told: bool) -> None:
+    text = f'[[source]]\nurl = "{url}"\nname = "one"\n[packages]\nnumpy = "*"\n'
+    assert bool(read(tmp_path, "Pipfile", text).notes) == told
+
+
 def test_a_pipfile_that_cannot_be_read(tmp_path: Path) -> None:
     with pytest.raises(UsageError, match="Pipfile: "):
         read(tmp_path, "Pipfile", "[packages\n")
