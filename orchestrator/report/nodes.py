@@ -16,10 +16,12 @@ _WORDS = {
 }
 
 
-def node_lines(nodes: Sequence[NodeFacts]) -> list[str]:
-    """Return one line for each machine, and one on the machine that was slowest."""
+def node_lines(nodes: Sequence[NodeFacts], *, short: bool = False) -> list[str]:
+    """Return one line for each machine, and one on the machine that was slowest, unless the run was too
+    `short` to tell.
+    """
     lines = [_line(node) for node in nodes]
-    slow = straggler(nodes)
+    slow = None if short else straggler(nodes)
     return [*lines, _slow(slow)] if slow else lines
 
 

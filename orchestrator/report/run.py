@@ -65,7 +65,7 @@ def _nodes(record: RunRecord) -> list[str]:
         return []
     from orchestrator.report.nodes import node_lines
 
-    return node_lines(record.nodes)
+    return node_lines(record.nodes, short=bool((record.profile or {}).get("short")))
 
 
 def _workers(parity: Mapping[str, Any] | None) -> str:

@@ -15,13 +15,19 @@ from orchestrator.session.session import Session
 _GIB = 1 << 30
 
 
-def require_turn(session: Session, run_id: str, parallel: bool, queued: bool) -> None:
+def require_turn(
+    session: Session, run_id: str, parallel: bool, queued: bool, *, report_unpulled: bool = False
+) -> None:
     """Raise Busy if another run is active or queued on the machine, with the free resources; with `parallel`,
-    only report it. A run that is `queued` waits for the others.
+    only report it. A run that is `queued` waits for the others. `report_unpulled`: also report those that
+    ended and were not pulled.
     """
     if queued:
         return
-    active, _ = _others(session, run_id)
+    active, ended = _others(session, run_id)
+    if report_unpulled and ended:
+        which, were = (ended[0], "was") if len(ended) == 1 else ("--all", "were")
+        notice(session.progress, f"{', '.join(ended)} ended and {were} not pulled yet: orch pull {which}")
     if not active:
         return
     verb = "is" if len(active) == 1 else "are"
@@ -34,14 +40,6 @@ def require_turn(session: Session, run_id: str, parallel: bool, queued: bool) ->
             next_command=f"orch watch {active[0]}    # until it is here; then this run, or add --parallel",
         )
     notice(session.progress, f"{found}; {run_id} shares the machine. Free now: {free}")
-
-
-def report_unpulled(session: Session, run_id: str) -> None:
-    """Report other runs that ended on the machine and were not pulled."""
-    _, ended = _others(session, run_id)
-    if ended:
-        which, were = (ended[0], "was") if len(ended) == 1 else ("--all", "were")
-        notice(session.progress, f"{', '.join(ended)} ended and {were} not pulled yet: orch pull {which}")
 
 
 def _others(session: Session, run_id: str) -> tuple[list[str], list[str]]:

@@ -27,7 +27,6 @@ from orchestrator.profile import Profile, load
 from orchestrator.runs import attempts, collect, follow, record_file, space
 from orchestrator.runs.lint_check import check_project, report_once
 from orchestrator.runs.metrics import is_finished
-from orchestrator.runs.other_runs import report_unpulled
 from orchestrator.runs.outcome import raise_for_outcome
 from orchestrator.runs.parameters import report_unused
 from orchestrator.runs.program import require_program
@@ -95,7 +94,6 @@ def one_run(
         with opened(project, lease, name, profile, tell, again=options.command(profile, name)) as session:
             draft = None
             if not pending:
-                report_unpulled(session, name)
                 draft = prepared(session, name, options)
             if options.node:
                 draft = options.node.wait(session, name, draft)

@@ -67,7 +67,7 @@ def prepared(
     active on the machine, StackMismatch, SyncError, ParityMismatch, and UsageError where command, code, data
     or lock are not those of the run that is repeated.
     """
-    other_runs.require_turn(session, run_id, options.parallel, options.queued)
+    other_runs.require_turn(session, run_id, options.parallel, options.queued, report_unpulled=True)
     session.watch_idleness()  # `up` may have been interrupted before this
     session.confine()
     timings: dict[str, float] = {}

@@ -201,3 +201,4 @@ def test_the_machine_for_which_the_others_waited_is_named_with_the_reason() -> N
     assert lines[-1].replace(" %", "%") == (
         "node 1 set the pace: for 38% of the time it waited for its input, and the others for it"
     )
+    assert node_lines([node(0, 2.0), node(1, 40.0)], short=True) == lines[:2]
