@@ -86,7 +86,8 @@ def train_as(
         interrupts.again, interrupts.run_id, interrupts.price = wish.command(profile), name, held.price
         project.require_runs(name)
         bring_record(project, profile, name, tell)
-        wish = replace(wish, seen=attempts.latest_attempt(project.run(name)))
+        seen = attempts.latest_attempt(project.run(name))
+        wish = replace(wish, seen=seen, new_id=not wish.run_id)
         job = (project, held, profile, name, wish, interrupts, output, tell, approve)
         with reported(project, profile, name, tell) as ended:
             with shared_use(project, profile.name):

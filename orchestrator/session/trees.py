@@ -38,10 +38,12 @@ class Trees:
     seconds: float
 
 
-def send(session: Session, *, new_data: bool = False) -> Trees:
+def send(session: Session, verify_stack: Callable[[], object], *, new_data: bool = False) -> Trees:
     """Send what changed. With `new_data`, the current objects of buckets are pinned anew.
 
-    Raises SyncError, and its subclass DataChanged if a bucket differs from this lease's earlier runs.
+    `verify_stack` waits until the machine's stack was verified, and raises what is wrong with it: it is called
+    before data are created or sent, which can take long. Raises SyncError, and its subclass DataChanged if a
+    bucket differs from this lease's earlier runs.
     """
     begun = time.monotonic()
     profile = session.profile
@@ -52,10 +54,13 @@ def send(session: Session, *, new_data: bool = False) -> Trees:
         for number, each in enumerate(profile.data)
         if each.bucket
     }
-    for each in profile.data:
-        if not each.bucket:
-            prepare(session, each)
+    local = [each for each in profile.data if not each.bucket]
+    if not all(each.source.exists() for each in local):
+        verify_stack()
+    for each in local:
+        prepare(session, each)
     code = _sent(session, CODE_TREE, profile.code.path, ignore=code_ignored(profile))
+    verify_stack()
     there = [_link(session.agent, CODE_TREE, ".", code.manifest, copied=True)]
     manifests = []
     for number, each in enumerate(profile.data):

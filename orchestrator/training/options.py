@@ -45,7 +45,8 @@ class RunOptions:
     started. `path` (of the profile), `run_id` and `lease`: as the call names them, else "". `asked`: the
     options as they were given, if the call has changed them since. `words`: the command that repeats the
     call, if it is not `verb` with these options. `node`: the machine, if several machines train together.
-    `queued`: the run begins when the runs before it on its machine have ended.
+    `queued`: the run begins when the runs before it on its machine have ended. `new_id`: the id was made by
+    this call, so no machine has a run of that id.
     """
 
     local_parity: bool = False
@@ -67,6 +68,7 @@ class RunOptions:
     words: str = ""
     node: Node | None = None
     queued: bool = False
+    new_id: bool = False
 
     def command(self, profile: Profile, run_id: str = "", **changed: Any) -> str:
         """Return the command that repeats these options, except those `changed`, with gaps for values that

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import asdict, replace
 from typing import Any
 
@@ -68,12 +68,10 @@ def prepared(
     or lock are not those of the run that is repeated.
     """
     other_runs.require_turn(session, run_id, options.parallel, options.queued, report_unpulled=True)
+    timings: dict[str, float] = {}
+    verifying = Beside(lambda: _verified_stack(session, timings))
     session.watch_idleness()  # `up` may have been interrupted before this
     session.confine()
-    timings: dict[str, float] = {}
-    installed, stack = _verified_stack(session, timings)
-    if options.node:
-        options.node.note_fingerprint(installed.fingerprint)
     tell_inherited(session)
     local = local_agent(session.project) if options.local_parity or options.resume_proof else None
     if local:
@@ -81,7 +79,10 @@ def prepared(
     elif found := of_profile(session.profile):
         notice(session.progress, f"Note: {advice_there(found, session.profile.path)}")
     with measure_duration(timings, "sync_s"), doing(session.progress, "Comparing code and data"):
-        trees = _sent(session, options, proved=local is not None)
+        trees = _sent(session, options, verifying.result, proved=local is not None)
+    installed, stack = verifying.result()
+    if options.node:
+        options.node.note_fingerprint(installed.fingerprint)
     require_same(options.same_as, inputs.inputs_sent(session.profile, trees, session.lock().digest))
     now, attempt = _attempt(session, run_id, trees, options)
     code, request = identify(
@@ -149,10 +150,12 @@ def _resumable(session: Session, local: Agent, run_id: str, draft: Draft, timing
     return proved
 
 
-def _sent(session: Session, options: RunOptions, *, proved: bool) -> trees_.Trees:
+def _sent(
+    session: Session, options: RunOptions, verify_stack: Callable[[], object], *, proved: bool
+) -> trees_.Trees:
     """Send code and data to the machine; if `proved`, also download samples of buckets."""
     try:
-        trees = trees_.send(session, new_data=options.new_data)
+        trees = trees_.send(session, verify_stack, new_data=options.new_data)
         if proved:
             trees_.mirror_samples(session)
     except NotAsPinned as refused:
@@ -172,7 +175,8 @@ def begin(session: Session, run_id: str, draft: Draft | None, options: RunOption
         if draft is not None:
             _require_open(session, run_id)
             other_runs.require_turn(session, run_id, options.parallel, options.queued)
-            _make_room_there(session, run_id, draft.attempt.number)
+            if not options.new_id or draft.attempt.number > 1:
+                _make_room_there(session, run_id, draft.attempt.number)
             session.ledger.record(RunStarted(run_id, draft))
         else:
             state = follow.reconnecting(session, lambda: jobs.state(session.host, session.agent, run_id))

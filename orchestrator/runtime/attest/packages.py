@@ -13,6 +13,7 @@ import os
 import re
 import site
 import sys
+from email.parser import Parser
 from importlib import metadata
 from typing import Any, Dict, Iterable, Iterator, List, NamedTuple, Optional, Sequence, Tuple
 
@@ -65,19 +66,25 @@ def installed(path: Sequence[str]) -> List[Package]:
 
 
 def _package(distribution: metadata.Distribution) -> Optional[Package]:
-    name = distribution.metadata["Name"]
+    headers = _headers(distribution)
+    name = headers["Name"]
     if not name:
         return None
-    record = distribution.read_text("RECORD") or ""
-    rows = ([*row, "", ""] for row in csv.reader(record.splitlines()) if row)
+    rows = csv.reader((distribution.read_text("RECORD") or "").splitlines())
     return Package(
         re.sub(r"[-_.]+", "-", name).lower(),
-        distribution.version,
+        headers["Version"],
         str(distribution.locate_file("")),
-        tuple(Line(row[0], row[1], row[2]) for row in rows),
+        tuple(Line._make(row if len(row) == 3 else [*row, "", ""][:3]) for row in rows if row),
         _tag(distribution.read_text("WHEEL") or ""),
         _is_project(distribution.read_text("direct_url.json") or ""),
     )
+
+
+def _headers(distribution: metadata.Distribution) -> Any:
+    """Return the headers of the package's metadata. The description below them is long, and not parsed."""
+    text = distribution.read_text("METADATA") or distribution.read_text("PKG-INFO")
+    return Parser().parsestr(text.partition("\n\n")[0]) if text else distribution.metadata
 
 
 def _tag(wheel: str) -> str:
@@ -101,6 +108,8 @@ def is_payload(path: str) -> bool:
     if path.startswith(("../", "/")):
         parts = path.split("/")
         return not any(part in ("bin", "Scripts", "include") for part in parts)
+    if ".dist-info/" not in path:
+        return True
     folder, _, name = path.rpartition("/")
     return not (folder.endswith(".dist-info") and name in _BY_INSTALLER)
 
@@ -133,10 +142,9 @@ def altered_files(packages: Sequence[Package], cache: Optional[str]) -> Dict[str
 
 
 def _state(package: Package) -> str:
+    stamped = [(path, hashed, _stamp(_place(package, path))) for path, hashed, _ in package.lines if hashed]
     total = hashlib.sha256(repr((package.version, package.root)).encode())
-    for line in package.lines:
-        if line.hash:
-            total.update(("%s %s %s\n" % (line.path, line.hash, _stamp(_place(package, line)))).encode())
+    total.update("".join("%s %s %s\n" % each for each in stamped).encode())
     return total.hexdigest()
 
 
@@ -148,8 +156,8 @@ def _stamp(path: str) -> str:
     return "%d %d %d %d" % (facts.st_size, facts.st_mtime_ns, facts.st_ctime_ns, facts.st_ino)
 
 
-def _place(package: Package, line: Line) -> str:
-    return os.path.join(package.root, line.path)
+def _place(package: Package, path: str) -> str:
+    return path if path.startswith("/") else package.root + "/" + path
 
 
 def _verify(packages: Sequence[Package]) -> Dict[str, List[str]]:
@@ -159,7 +167,7 @@ def _verify(packages: Sequence[Package]) -> Dict[str, List[str]]:
     with ThreadPoolExecutor(_WORKERS) as pool:
         for package in packages:
             checked = [line for line in package.lines if line.hash and is_payload(line.path)]
-            verdicts = pool.map(_is_whole, [_place(package, line) for line in checked], checked)
+            verdicts = pool.map(_is_whole, [_place(package, line.path) for line in checked], checked)
             found[package.name] = sorted(line.path for line, whole in zip(checked, verdicts) if not whole)  # noqa: B905
     return found
 
