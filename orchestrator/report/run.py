@@ -151,8 +151,13 @@ def _exit(exit_: Exited) -> str:
 
 def _noticed(record: RunRecord) -> list[str]:
     """Problems that were noticed during the run and did not end it."""
-    reason = record.exit["reason"]
-    return [each.get("detail", "") for each in record.exit.get("noticed", ()) if each["what"] != reason]
+    noticed = record.exit.get("noticed", ())
+    others = (each for each in noticed if each["what"] != record.exit["reason"])
+    return [f"{each.get('detail', '')}{_PREVENTED.get(each['what'], '')}" for each in others]
+
+
+_PREVENTED = {"not_finite": " With `on_nan: stop` in train:, such a run is ended at once."}
+"""What was noticed -> how the profile prevents it."""
 
 
 def _memory(record: RunRecord) -> str:

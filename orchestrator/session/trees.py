@@ -41,9 +41,9 @@ class Trees:
 def send(session: Session, verify_stack: Callable[[], object], *, new_data: bool = False) -> Trees:
     """Send what changed. With `new_data`, the current objects of buckets are pinned anew.
 
-    `verify_stack` waits until the machine's stack was verified, and raises what is wrong with it: it is called
-    before data are created or sent, which can take long. Raises SyncError, and its subclass DataChanged if a
-    bucket differs from this lease's earlier runs.
+    `verify_stack` waits until the machine's stack was verified, and raises what is wrong with it: it is
+    called before data are created or sent, which can take long. Raises SyncError, and its subclass
+    DataChanged if a bucket differs from this lease's earlier runs.
     """
     begun = time.monotonic()
     profile = session.profile

@@ -1,6 +1,6 @@
 """Read the installed packages: their RECORD files, and whether the files still match them."""
 
-# ruff: noqa: PTH103, PTH105, PTH112, PTH116, PTH118, PTH120
+# ruff: noqa: PTH103, PTH105, PTH112, PTH116, PTH120
 # Paths are strings here: an environment has twenty thousand files.
 
 from __future__ import annotations

@@ -211,6 +211,14 @@ def test_what_was_compared_of_each_file_is_said() -> None:
     )
 
 
+def test_a_loss_that_was_no_number_comes_with_the_setting_that_ends_such_a_run() -> None:
+    seen = {"what": "not_finite", "at": 1.0, "step": 6, "detail": "Its loss is no finite number (nan)."}
+    warned = summary(replace(RECORD, exit={**RECORD.exit, "noticed": [seen]}))
+    assert "no finite number (nan). With `on_nan: stop` in train:" in " ".join(warned.split())
+    ended = summary(replace(RECORD, exit={**RECORD.exit, "reason": "not_finite", "noticed": [seen]}))
+    assert "on_nan" not in ended
+
+
 def test_differences_that_are_expected_are_named() -> None:
     declared = [{"kind": "variable", "name": "LANG", "here": "C", "there": None, "declared": True}]
     shown = summary(replace(RECORD, stack={**(RECORD.stack or {}), "differences": declared}))
