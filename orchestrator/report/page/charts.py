@@ -14,7 +14,7 @@ HEIGHT = 132
 _BELOW = 24
 _ABOVE = 8
 _WIDE = 1000
-_LEFT = 62
+_LEFT = 70
 _MOST = 600
 
 

@@ -85,18 +85,26 @@ def _how_far(record: RunRecord) -> str:
 def _finished(record: RunRecord) -> Headline:
     proof, proven = _proof(record)
     model, sound = _model(record)
-    missing = _missing(record)
-    state = State.OK if proven is not False and sound is not False and not missing else State.NOTE
-    label = "Trained, and proven the same" if proven and sound is not False and not missing else "Trained"
+    missing, unsound = _missing(record), _not_finite(record)
+    good = proven is not False and sound is not False and not missing and not unsound
+    state = State.OK if good else State.NOTE
+    label = "Trained, and proven the same" if proven and good else "Trained"
     if proven is False:
         label = f"Trained; parity: {safe.line(safe.mapping(record.parity).get('verdict'), 40)}"
     elif sound is False:
         state, label = State.BAD, "Trained; a model does not do here what it did there"
+    elif unsound:
+        label = "Trained; its loss became no number"
     elif missing:
         label = "Trained; results are missing"
-    where = _where(record)
-    clauses = [clause for clause in (f"It trained to the end {where}", proof, model, missing) if clause]
+    trained = f"It trained to the end {_where(record)}"
+    clauses = [clause for clause in (trained, unsound, proof, model, missing) if clause]
     return Headline(state, label, f"{_joined(clauses)}.")
+
+
+def _not_finite(record: RunRecord) -> str:
+    noticed = safe.mappings(record.exit.get("noticed"))
+    return "its loss became NaN or infinite" if any(e.get("what") == "not_finite" for e in noticed) else ""
 
 
 def _joined(clauses: list[str]) -> str:

@@ -121,6 +121,18 @@ def test_a_proven_run_says_so_in_one_sentence() -> None:
             State.NOTE,
             "never written",
         ),
+        (
+            {
+                "exit": {
+                    "reason": "completed",
+                    "code": 0,
+                    "signal": None,
+                    "noticed": [{"what": "not_finite", "detail": "Its loss is no finite number (nan)."}],
+                }
+            },
+            State.NOTE,
+            "its loss became NaN or infinite",
+        ),
     ],
 )
 def test_what_went_wrong_comes_first(changed: dict[str, Any], state: State, words: str) -> None:
