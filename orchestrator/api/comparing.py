@@ -8,11 +8,10 @@ import os
 from collections.abc import Callable, Sequence
 from dataclasses import replace
 from pathlib import Path
-from typing import Any
 
 from orchestrator import parity
 from orchestrator.errors import UsageError
-from orchestrator.model import Progress, Verdict
+from orchestrator.model import Progress, RunRecord, Verdict
 from orchestrator.model.progress import as_progress
 from orchestrator.parity.intervention import Intervention
 from orchestrator.parity.places import named_alike, named_by_variables
@@ -28,6 +27,7 @@ from orchestrator.replay.replayer import Replayer
 from orchestrator.replay.sandbox import Folders
 from orchestrator.replay.staleness import changed_since, restored
 from orchestrator.runs import record_file
+from orchestrator.runs.outputs import Sameness, compare_outputs
 from orchestrator.session.project import Project
 from orchestrator.session.session import local_agent
 
@@ -52,7 +52,7 @@ def compare(
     project = Project.at(folder)
     records = _records(project, a, b)
     if records:
-        return parity.compare_records(*records)
+        return by_records(*records)
     first, second = observed(project, a), observed(project, b)
     if not confirm:
         return parity.judge(*_recordings((first, second)))
@@ -62,19 +62,25 @@ def compare(
         return confirm_cause(project, (first, second), budget, as_progress(progress), own)
 
 
-def _records(project: Project, a: Path | str, b: Path | str) -> list[dict[str, Any]] | None:
+def by_records(a: RunRecord, b: RunRecord) -> Verdict:
+    """Compare two runs by their records, and the results that both wrote by content."""
+    same = {each.path for each in compare_outputs(a, b) if each.found == Sameness.CONTENT}
+    return parity.compare_records(a.as_json(), b.as_json(), same)
+
+
+def _records(project: Project, a: Path | str, b: Path | str) -> tuple[RunRecord, RunRecord] | None:
     """The records of two runs unless tensors of both were recorded; None if they were, or if a record is
     missing.
     """
     if all(_observed(project, run) for run in (a, b)):
         return None
-    found = [_record(project, run) for run in (a, b)]
-    return [record for record in found if record] if all(found) else None
+    first, second = (_record(project, run) for run in (a, b))
+    return (first, second) if first and second else None
 
 
-def _record(project: Project, run: Path | str) -> dict[str, Any]:
+def _record(project: Project, run: Path | str) -> RunRecord | None:
     folders = (Path(run), project.run(str(run)))
-    return next((found.as_json() for folder in folders if (found := record_file.read(folder))), {})
+    return next((found for folder in folders if (found := record_file.read(folder))), None)
 
 
 def cannot_confirm(a: Path | str, b: Path | str, folder: Path | str | None = None) -> str | None:

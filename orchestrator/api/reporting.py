@@ -12,8 +12,7 @@ from pathlib import Path
 from typing import Any
 
 import orchestrator
-from orchestrator import parity
-from orchestrator.api.comparing import compare, observed
+from orchestrator.api.comparing import by_records, compare, observed
 from orchestrator.errors import OrchError, UsageError
 from orchestrator.hosts.atomic import atomic_write
 from orchestrator.leases.settle import record_of
@@ -212,5 +211,5 @@ def _compared(project: Project, a: RunDetails, b: RunDetails) -> Comparison:
         if not verdict.recorded:
             rungs = between(*(observed(project, place) for place in places))
     except OrchError:
-        verdict, rungs = parity.compare_records(a.record.as_json(), b.record.as_json()), ()
+        verdict, rungs = by_records(a.record, b.record), ()
     return Comparison(verdict.as_json(), rungs, compare_results(a.record, b.record, verdict))

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import math
-from collections.abc import Iterator, Mapping
+from collections.abc import Collection, Iterator, Mapping
 from typing import Any
 
 from orchestrator.model import RecordedFact, Verdict
@@ -32,13 +32,14 @@ _RECORD = (
 )
 
 
-def compare_records(a: Record, b: Record) -> Verdict:
+def compare_records(a: Record, b: Record, same_content: Collection[str] = ()) -> Verdict:
     """Return the verdict on two `run.json` objects: DIVERGENT if command, code, data or a metric differ, else
     NOT COMPARED.
 
-    Never IDENTICAL, because no tensor was compared. `recorded` contains every fact.
+    Never IDENTICAL, because no tensor was compared. `same_content`: paths of results whose bytes differ and
+    whose content is the same, such as models that contain the time of saving. `recorded` contains every fact.
     """
-    facts = (*_values(a, b), *_metrics(a, b), *_results(a, b))
+    facts = (*_values(a, b), *_metrics(a, b), *_results(a, b, same_content))
     differing = [fact for fact in facts if fact.equal is False]
     decisive = [fact for fact in differing if fact.name in _ANOTHER_JOB or fact.decisive]
     said = f"No tensors of both runs were recorded. {_said(facts)}"
@@ -100,13 +101,14 @@ def _number(value: Any) -> str | None:
     return None if value is None else repr(value)
 
 
-def _results(a: Record, b: Record) -> Iterator[RecordedFact]:
+def _results(a: Record, b: Record, same_content: Collection[str]) -> Iterator[RecordedFact]:
     """Return the files that both runs wrote. Different bytes prove nothing: model files and logs contain
     times.
     """
     left, right = ({each["path"]: each["sha256"] for each in side.get("artifacts") or ()} for side in (a, b))
     shared = sorted(path for path in left if path in right)
-    equal = [path for path in shared if left[path] == right[path]]
+    equal = [path for path in shared if left[path] == right[path] or path in same_content]
     if shared:
-        words = f"{len(equal)} of {counted(len(shared), 'file')} of the same name: the same bytes"
+        what = "content" if any(path in same_content for path in shared) else "bytes"
+        words = f"{len(equal)} of {counted(len(shared), 'file')} of the same name: the same {what}"
         yield RecordedFact("results", words, words, len(equal) == len(shared))

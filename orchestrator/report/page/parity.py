@@ -41,6 +41,10 @@ _LEADS: Mapping[str, str] = {
     Conclusion.UNSTABLE: "The script differs from itself on one machine, so no machine can be blamed.",
     Conclusion.NOT_COMPARED: "The two sides could not be compared.",
 }
+_LEADS_OF_RECORDS = {
+    **_LEADS,
+    Conclusion.DIVERGENT: "Their inputs or metrics differ; no tensors were compared.",
+}
 
 
 def section(parity: Mapping[str, Any] | None, rungs: Sequence[Rung]) -> Section | None:
@@ -54,10 +58,11 @@ def section(parity: Mapping[str, Any] | None, rungs: Sequence[Rung]) -> Section 
     tried = _candidates(found)
     recorded = _recorded(found)
     blocks += [*([recorded] if recorded else []), *([tried] if tried else [])]
-    lead = f"{verdict}. {_LEADS.get(verdict, '')}".strip()
-    return Section(
-        "parity", "Parity of the first steps", tuple(blocks), lead, STATES.get(verdict, State.NOTE)
-    )
+    title, leads = "Parity of the first steps", _LEADS
+    if recorded:
+        title, leads = "What their records tell", _LEADS_OF_RECORDS
+    lead = f"{verdict}. {leads.get(verdict, '')}".strip()
+    return Section("parity", title, tuple(blocks), lead, STATES.get(verdict, State.NOTE))
 
 
 # ---------------------------------------------------------------- the ladder

@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
+import hashlib
 import json
+import zipfile
 from pathlib import Path
 
 import pytest
@@ -59,3 +61,30 @@ def test_a_run_that_is_not_there_is_a_usage_error(tmp_path: Path) -> None:
         api.report("digits-7", folder=tmp_path)
     with pytest.raises(UsageError, match="no format"):
         api.report("digits-1", format="pdf", folder=tmp_path)
+
+
+def written(path: Path, saved: str, weights: bytes) -> dict[str, object]:
+    """Write a model file as Keras does; returns its entry in the record."""
+    path.parent.mkdir()
+    with zipfile.ZipFile(path, "w") as archive:
+        archive.writestr("metadata.json", json.dumps({"keras_version": "3", "date_saved": saved}))
+        archive.writestr("config.json", "{}")
+        archive.writestr("model.weights.h5", weights)
+    content = path.read_bytes()
+    digest = hashlib.sha256(content).hexdigest()
+    return {"path": "outputs/model.keras", "sha256": digest, "bytes": len(content)}
+
+
+@pytest.mark.parametrize("weights", [b"equal", b"other"])
+def test_a_model_that_was_saved_at_another_time_is_no_other_result(tmp_path: Path, weights: bytes) -> None:
+    models = {"digits-1": ("12:00", b"equal"), "digits-2": ("12:05", weights)}
+    for name, (saved, content) in models.items():
+        model = tmp_path / name / "model.keras"
+        folder = folder_of(tmp_path, record(run_id=name, artifacts=[written(model, saved, content)]))
+        (folder / "outputs").mkdir()
+        model.rename(folder / "outputs/model.keras")
+    found = {fact.name: fact for fact in api.compare("digits-1", "digits-2", folder=tmp_path).recorded}
+    same = weights == b"equal"
+    assert found["results"].equal is same
+    words = "1 of 1 file of the same name: the same content" if same else "0 of 1 file of the same name: "
+    assert (found["results"].a or "").startswith(words)
