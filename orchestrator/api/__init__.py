@@ -20,7 +20,6 @@ if TYPE_CHECKING:
     from orchestrator.api.resume_checking import resume_check
     from orchestrator.api.run_job import run
     from orchestrator.api.sweeping import sweep
-    from orchestrator.api.sweeping import sweep_command as sweep_command
     from orchestrator.api.sweeping import sweep_status as sweep_status
     from orchestrator.api.training import attach, train
     from orchestrator.api.watching import watch
@@ -60,6 +59,7 @@ if TYPE_CHECKING:
     from orchestrator.stalls.on_machine import analyse as analyse
     from orchestrator.stalls.scratch_run import Options as Options
     from orchestrator.stalls.scratch_run import profile as profile
+    from orchestrator.sweep.call import SweepCall as SweepCall
     from orchestrator.sweep.matrix import parse_matrix as parse_matrix
 
 _HOME = {
@@ -102,6 +102,7 @@ _FOR_THE_COMMAND_LINE = {
     "Project": "orchestrator.session.project",
     "Rerun": "orchestrator.api.rerunning",
     "Sized": "orchestrator.sizing.size",
+    "SweepCall": "orchestrator.sweep.call",
     "Target": "orchestrator.leases.down_all",
     "analyse": "orchestrator.stalls.on_machine",
     "change_profile": "orchestrator.sizing.profile_change",
@@ -122,7 +123,6 @@ _FOR_THE_COMMAND_LINE = {
     "shown_path": "orchestrator.profile.nearby",
     "report": "orchestrator.api.reporting",
     "state_home": "orchestrator.providers.local.store",
-    "sweep_command": "orchestrator.api.sweeping",
     "sweep_status": "orchestrator.api.sweeping",
     "redacted": "orchestrator.profile.overrides",
     "similar_types": "orchestrator.sizing.rightsize",

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import shlex
 from collections.abc import Callable, Mapping, Sequence
 from contextlib import suppress
 from dataclasses import replace
@@ -16,8 +15,8 @@ from orchestrator.model.counted import counted
 from orchestrator.model.progress import as_progress
 from orchestrator.model.sweeps import Point, Sweep
 from orchestrator.profile import Profile, load
-from orchestrator.profile.overrides import redacted
 from orchestrator.session.project import Project
+from orchestrator.sweep.call import SweepCall
 
 if TYPE_CHECKING:
     from orchestrator.leases.consent import Approve
@@ -70,43 +69,26 @@ def sweep(
     from orchestrator.sweep.supervise import SweepSettings, to_the_end
 
     project, tell = Project.at(folder), as_progress(progress)
-    wanted = load(Path(profile), overrides=tuple(overrides), files=True)
-    if detach:
-        _require_queueable(wanted, search, scheduler, budget)
-    plan, chooser = _planned(project, wanted, overrides, matrix, machines, search, objective)
-    options = {"search": search, "scheduler": scheduler, "objective": objective}
+    options = {"machines": machines, "search": search, "scheduler": scheduler, "objective": objective}
     limits = {"max-price": max_price, "budget": budget, "detach": detach}
-    words = sweep_command(profile, plan.matrix, overrides, {"machines": machines, **options, **limits})
-    leased = Machines(project, wanted, overrides, plan.sweep)
+    call = SweepCall(profile, matrix, tuple(overrides), {**options, **limits})
+    wanted = load(Path(profile), overrides=call.overrides, files=True)
+    if detach:
+        _require_queueable(wanted, call)
+    plan, chooser = _planned(project, wanted, call, machines, search, objective)
+    call = replace(call, matrix=plan.matrix)
+    leased = Machines(project, wanted, call.overrides, plan.sweep)
     if not plan.succeeded:
-        unbound = _unbound(plan, leased, queued=detach)
-        leased = approved(leased, plan.machines, unbound, max_price, approve, tell)
-    again = shlex.join(words)
-    course = SweepSettings(project, leased, tell, again, budget, chooser, scheduler or "", approve)
+        unbound = _unbound(plan, leased, call)
+        leased = approved(leased, plan.machines, unbound, call, max_price, approve, tell)
+    course = SweepSettings(project, leased, tell, call.command(), budget, chooser, scheduler or "", approve)
     return to_the_end(replace(course, told=told or course.told, detach=detach), plan)
-
-
-def sweep_command(
-    profile: str | Path,
-    matrix: Mapping[str, Sequence[str]],
-    overrides: Sequence[str],
-    options: Mapping[str, object],
-) -> list[str]:
-    """Return the command line of a sweep, with gaps for values that may be secrets. `options`: by their names
-    on the command line; those that are None or False are left out.
-    """
-    words = ["orch", "sweep", str(profile)]
-    words += [word for name, each in matrix.items() for word in ("--matrix", f"{name}={','.join(each)}")]
-    given = [(f"--{name}", value) for name, value in options.items() if value not in (None, False)]
-    words += [word for name, value in given for word in ([name] if value is True else [name, str(value)])]
-    return [*words, *(word for each in redacted(overrides) for word in ("--set", each))]
 
 
 def _planned(
     project: Project,
     wanted: Profile,
-    overrides: Sequence[str],
-    matrix: Mapping[str, Sequence[object]],
+    call: SweepCall,
     machines: int,
     search: str | None,
     objective: str | None,
@@ -123,53 +105,55 @@ def _planned(
     if wanted.resources.nodes > 1:
         raise UsageError(
             f"resources.nodes is {wanted.resources.nodes}; a sweep trains each of its runs on one machine.",
-            next_command="the same with --set resources.nodes=1",
+            next_command=f"{call.command()} --set resources.nodes=1",
         )
     project.share(wanted.ledger)
-    values, goal, trials = checked(matrix), parse_objective(objective), parse_search(search)
-    ids = ids_of(project, wanted, overrides)
+    values, goal, trials = checked(call.matrix), parse_objective(objective), parse_search(search)
+    ids = ids_of(project, wanted, call.overrides)
     plan = planned(project, wanted, ids, values, machines=machines, objective=goal, search=trials)
     project.require_runs(plan.sweep)
     return with_known_points(project, plan), partial(Search, values, trials, goal, ids) if trials else None
 
 
-def _unbound(plan: Sweep, machines: Machines, *, queued: bool) -> int:
-    """Return how many points have neither succeeded nor a run on a machine. Raise UsageError if they are to
-    be `queued`, and would be too many in one queue.
+def _unbound(plan: Sweep, machines: Machines, call: SweepCall) -> int:
+    """Return how many points have neither succeeded nor a run on a machine. Raise UsageError if the call is
+    to queue them, and they would be too many in one queue.
     """
     waiting = {point.run_id for point in plan.points if not point.succeeded}
     known = sum(point.succeeded for point in plan.points)
     count = (plan.search or len(plan.points)) - known - len(machines.bound(waiting))
-    if queued:
-        _require_short_queues(plan, count)
+    if call.options["detach"]:
+        _require_short_queues(plan, count, call)
     return count
 
 
-def _require_queueable(
-    wanted: Profile, search: str | None, scheduler: str | None, budget: float | None
-) -> None:
+_WATCHED = {
+    "search": "the next point is chosen after the results of earlier ones",
+    "scheduler": "the cluster's workers follow the runs",
+    "budget": "nobody watches the costs meanwhile",
+}
+"""Options that need a process that watches the sweep, with the reason."""
+
+
+def _require_queueable(wanted: Profile, call: SweepCall) -> None:
     """Refuse what needs a process that watches the sweep, or that the queue of a machine cannot do."""
-    needs = {
-        "--search": "the next point is chosen after the results of earlier ones" if search else "",
-        "--scheduler": "the cluster's workers follow the runs" if scheduler else "",
-        "--budget": "nobody watches the costs meanwhile" if budget is not None else "",
-    }
-    found = next(((name, why) for name, why in needs.items() if why), None)
+    watched = call.command(detach=None)
+    found = next((name for name in _WATCHED if call.options[name] not in (None, "")), None)
     if found:
         raise UsageError(
-            f"--detach cannot be used with {found[0]}: {found[1]}. Nothing was started.",
-            next_command=f"the same without {found[0]}, or without --detach",
+            f"--detach cannot be used with --{found}: {_WATCHED[found]}. Nothing was started.",
+            next_command=f"{watched}    # or without --{found}",
         )
     fixed = next((each.target for each in wanted.data if Path(each.target).is_absolute()), None)
     if fixed is not None:
         raise UsageError(
             f"--detach cannot be used with data at an absolute path, {fixed}: there, they serve one run at a "
             "time, and the files of a queued run are laid out when it is queued. Nothing was started.",
-            next_command="the same without --detach, or a relative data.target in the profile",
+            next_command=f"{watched}    # or a relative data.target in the profile",
         )
 
 
-def _require_short_queues(plan: Sweep, unbound: int) -> None:
+def _require_short_queues(plan: Sweep, unbound: int, call: SweepCall) -> None:
     each = -(-unbound // plan.machines)
     if each <= MOST_QUEUED:
         return
@@ -177,9 +161,9 @@ def _require_short_queues(plan: Sweep, unbound: int) -> None:
     raise UsageError(
         f"{unbound} runs on {counted(plan.machines, 'machine')} would be {each} in one queue; at most "
         f"{MOST_QUEUED} are allowed, because each takes 11 MB of the machine's memory. Nothing was started.",
-        next_command=f"the same with --machines {machines}"
+        next_command=call.command(machines=machines)
         if machines <= MOST_MACHINES
-        else "the same with fewer values, and another call for the others",
+        else f"{call.command(machines=MOST_MACHINES)}    # with fewer values; another call for the others",
     )
 
 

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import shlex
 import sys
 from collections.abc import Sequence
 from typing import TYPE_CHECKING, Annotated
@@ -41,12 +42,15 @@ def setup(
     from orchestrator.api.setup import setup as setup_
     from orchestrator.cli import progress
 
+    given = {"--from": source, "--region": region}
+    options = [word for name, value in given.items() if value for word in (name, value)]
+    again = shlex.join(["orch", "setup", cloud, *options, *(["--undo"] if undo else []), "--yes"])
     done = setup_(
         cloud,
         source=source,
         region=region,
         undo=undo,
-        approve=_ask(yes, undo),
+        approve=_ask(yes, undo, again),
         progress=progress.progress(),
     )
     changed = [{"name": step.name, "detail": step.detail} for step in done.changed]
@@ -58,7 +62,9 @@ def setup(
     emit("setup", value, as_json, f"{done.where}\n{said}{following}")
 
 
-def _ask(yes: bool, undo: bool) -> Approve:
+def _ask(yes: bool, undo: bool, again: str) -> Approve:
+    """Return the function that asks. `again`: the same command with --yes."""
+
     def approve(where: str, steps: Sequence[SetupStep]) -> bool:
         from orchestrator.cli.terminal import ours
         from orchestrator.errors import UsageError
@@ -69,7 +75,7 @@ def _ask(yes: bool, undo: bool) -> Approve:
         if yes:
             return True
         if not sys.stdin.isatty():
-            raise UsageError("This needs your approval.", next_command="the same command with --yes")
+            raise UsageError("This needs your approval.", next_command=again)
         print("Continue? [y/N] ", end="", file=sys.stderr, flush=True)
         return sys.stdin.readline().strip().lower() in ("y", "yes")
 

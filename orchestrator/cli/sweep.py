@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import shlex
 import sys
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any
@@ -143,18 +142,17 @@ def _carried_out(
     tell = progress.progress()
     values = api.parse_matrix(matrix, search=options["search"] is not None)
     named = {name.replace("_", "-"): value for name, value in options.items() if name != "overrides"}
-    words = api.sweep_command(profile, values, options["overrides"], named)
+    call = api.SweepCall(profile, values, options["overrides"], named)
     try:
         done = api.sweep(
             profile,
             matrix=values,
-            approve=approval.ask(yes, words),
+            approve=approval.ask(yes, call.words()),
             told=lambda now, point: (tell.say if point.succeeded else tell.notice)(point_line(now, point)),
             progress=tell,
             **options,
         )
-        collecting = api.sweep_command(profile, values, options["overrides"], {**named, "detach": False})
-        return done, shlex.join(collecting) if done.going_on else None
+        return done, call.command(detach=None) if done.going_on else None
     except Interrupted as interrupt:
         said = f"\nInterrupted.\n{interrupt.exists}\nNext: {interrupt.next_command}"
         print(ours(said), file=sys.stderr)

@@ -23,6 +23,7 @@ from orchestrator.profile import Profile, load
 from orchestrator.session.project import Project
 from orchestrator.session.work_locks import exclusive_use
 from orchestrator.sweep import book
+from orchestrator.sweep.call import SweepCall
 
 
 @dataclass(frozen=True)
@@ -120,6 +121,7 @@ def approved(
     machines: Machines,
     count: int,
     unbound: int,
+    call: SweepCall,
     max_price: float | None,
     approve: Approve | None,
     tell: Progress,
@@ -128,7 +130,7 @@ def approved(
 
     `unbound`: how many points have no machine yet; no more machines than that are created. `approve` gets the
     plan of one that is to be created; it is not called if all exist. `max_price`: US dollars per hour for all
-    together. Raises UsageError if that is exceeded or approval is denied.
+    together. Raises UsageError, with a changed `call`, if that is exceeded or approval is denied.
     """
     there = [lease for number in range(1, count + 1) if (lease := machines.lease(number))]
     missing = [number for number in range(1, count + 1) if machines.lease(number) is None][:unbound]
@@ -139,7 +141,8 @@ def approved(
     wanted = load(machines.profile.path, overrides=overrides, files=True)
     plan = foreseen_plan(machines.project, wanted, overrides)
     price = plan.price or 0.0
-    _require_price(machines, count, sum(lease.price for lease in there) + price * len(missing), max_price)
+    total_price = sum(lease.price for lease in there) + price * len(missing)
+    _require_price(machines, count, total_price, call, max_price)
     if price:
         total = f"${price * len(missing):.4g}/h together"
         notice(tell, f"{counted(len(missing), 'machine')} to be created when needed, {total}, each:")
@@ -148,14 +151,16 @@ def approved(
     return replace(machines, agreed=max(agreed, price))
 
 
-def _require_price(machines: Machines, count: int, total: float, max_price: float | None) -> None:
+def _require_price(
+    machines: Machines, count: int, total: float, call: SweepCall, max_price: float | None
+) -> None:
     if max_price is None or total <= max_price:
         return
     fits = int(max_price // (total / count))
     raise UsageError(
         f"{counted(count, 'machine')} would cost ${total:.4g}/h together, more than the ${max_price:g}/h "
         "that are allowed. Nothing was created.",
-        next_command=f"the same with --machines {fits}" if fits else f"orch plan {machines.profile.path}",
+        next_command=call.command(machines=fits) if fits else f"orch plan {machines.profile.path}",
     )
 
 

@@ -51,6 +51,7 @@ def test_setup_up_train_down(account: tuple[str, Any, Project]) -> None:
     assert "Nothing was created" in refused["exists"]
     unasked = project.json("setup", cloud, "--from", HERE, code=2)["error"]
     assert "needs your approval" in unasked["message"]
+    assert unasked["next_command"].startswith("orch setup ") and unasked["next_command"].endswith("--yes")
     made = project.json("setup", cloud, "--from", HERE, "--yes")
     assert made["changed"]
     assert project.json("setup", cloud, "--from", HERE)["changed"] == []

@@ -13,6 +13,7 @@ import pytest
 from orchestrator.api import sweep_status
 from orchestrator.errors import HostError, Interrupted, UsageError
 from orchestrator.model.sweeps import Point, Sweep
+from orchestrator.profile import load
 from orchestrator.sweep.queueing import Queueing, shared
 from orchestrator.sweep.training import Done
 from orchestrator.training import start
@@ -218,19 +219,38 @@ def test_a_queued_point_can_be_cancelled_and_is_told_as_queued(
 
 
 @pytest.mark.parametrize(
-    ("options", "said"),
+    ("options", "said", "then"),
     [
-        ({"search": "optuna:3"}, "--detach cannot be used with --search"),
-        ({"scheduler": "tls://host:8786"}, "--detach cannot be used with --scheduler"),
-        ({"budget": 3.0}, "--detach cannot be used with --budget"),
-        ({"overrides": ["resources.nodes=2"]}, "trains each of its runs on one machine"),
-        ({"matrix": {"lr": ["0.1"], "seed": range(300)}}, "would be 150 in one queue; at most 100"),
+        ({"search": "optuna:3"}, "--detach cannot be used with --search", "--search optuna:3"),
+        ({"scheduler": "tls://host:8786"}, "--detach cannot be used with --scheduler", "tls://host:8786"),
+        ({"budget": 3.0}, "--detach cannot be used with --budget", "--budget 3.0"),
+        (
+            {"overrides": ["resources.nodes=2"]},
+            "trains each of its runs on one machine",
+            "--detach --set resources.nodes=2 --set resources.nodes=1",
+        ),
+        (
+            {"matrix": {"lr": ["0.1"], "seed": range(300)}},
+            "would be 150 in one queue; at most 100",
+            "--machines 3 --detach",
+        ),
     ],
 )
-def test_what_a_queue_cannot_do_is_refused_first(swept: Swept, options: dict[str, Any], said: str) -> None:
-    with pytest.raises(UsageError, match=said):
+def test_what_a_queue_cannot_do_is_refused_first(
+    swept: Swept, options: dict[str, Any], said: str, then: str
+) -> None:
+    with pytest.raises(UsageError, match=said) as refused:
         detach(swept, **options)
     assert not swept.cloud._made
+    command = (refused.value.next_command or "").partition("    #")[0]
+    assert command.startswith("orch sweep ") and command.endswith(then)
+    assert " --matrix lr=0.1" in command and (" --detach" in command) is ("--detach" in then)
+
+
+def test_of_two_settings_of_one_key_the_later_counts(swept: Swept) -> None:
+    """So a command that is suggested can end with the one that corrects it."""
+    found = load(Path(swept.profile), overrides=("resources.nodes=2", "resources.nodes=1"))
+    assert found.resources.nodes == 1
 
 
 def test_data_at_an_absolute_path_are_refused_first(swept: Swept, tmp_path: Path) -> None:
