@@ -38,6 +38,7 @@ BENCHES = (
     Bench("trains", (), ("--projects", "4"), 420),
     Bench("ray", ("--rounds", "2"), ("--rounds", "1"), 420),
     Bench("parity", ("--verbs",), ("--verbs",), 300),
+    Bench("store", ("--rounds", "3"), ("--rounds", "1"), 420),
     Bench("launch", ("--runs", "2", "aws", "gcp"), ("--runs", "1", "aws", "gcp"), 300),
 )
 CONNECTED = "of rsync with a new connection; ours on an open one"
@@ -115,6 +116,10 @@ ROWS = (
     Row("many.gc", "`gc` of 1,000 machines, CPU", "s", 1.0, "many"),
     Row("many.ledger", "a ledger of 100,000 events, CPU", "s", 1.0, "many"),
     Row("many.trains", "20 `orch train` at once", "interfere", 0, "trains"),
+    Row("store.large", "a bucket's 2 GiB in 4 objects, pulled by the machine", "× rclone copy", 1.0, "store"),
+    Row(
+        "store.small", "a bucket's 10,000 small objects, pulled by the machine", "× rclone copy", 1.0, "store"
+    ),
     Row("launch.aws", "emulated AWS: command → first ssh command", "× a plain script", None, "launch"),
     Row("launch.gcp", "emulated GCE: command → first ssh command", "× a plain script", None, "launch"),
 )
