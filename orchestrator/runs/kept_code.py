@@ -184,6 +184,15 @@ def kept_tree(run: Path) -> tuple[Entry, ...] | None:
         return None
 
 
+def changed_code(one: Path, other: Path) -> tuple[str, ...]:
+    """Return the sorted paths in which the code of two runs differs; none if it was not kept of both."""
+    first, second = kept_tree(one), kept_tree(other)
+    if first is None or second is None:
+        return ()
+    left, right = ({entry.path: entry for entry in tree} for tree in (first, second))
+    return tuple(sorted(path for path in {*left, *right} if left.get(path) != right.get(path)))
+
+
 def kept_profile(run: Path) -> bytes | None:
     with suppress(OSError, ValueError):
         return regular_bytes(run / FOLDER / PROFILE, LONG)

@@ -5,12 +5,14 @@ from __future__ import annotations
 import hashlib
 import json
 import zipfile
+from dataclasses import asdict
 from pathlib import Path
 
 import pytest
 
 from orchestrator import api
 from orchestrator.errors import UsageError
+from orchestrator.model import Entry
 from orchestrator.report.page import State
 from tests.unit.report.page.runs import folder_of, record
 
@@ -88,3 +90,20 @@ def test_a_model_that_was_saved_at_another_time_is_no_other_result(tmp_path: Pat
     assert found["results"].equal is same
     words = "1 of 1 file of the same name: the same content" if same else "0 of 1 file of the same name: "
     assert (found["results"].a or "").startswith(words)
+
+
+def test_the_files_in_which_the_code_differs_are_named(tmp_path: Path) -> None:
+    kept = {
+        "digits-1": {"train.py": "1", "same.py": "2"},
+        "digits-2": {"train.py": "3", "same.py": "2", "b.py": "4"},
+    }
+    for name, files in kept.items():
+        code = {"digest": name, "files": len(files)}
+        folder = folder_of(tmp_path, record(run_id=name, code=code))
+        entries = [asdict(Entry(path, "file", 1, 0o644, number * 64)) for path, number in files.items()]
+        (folder / "code").mkdir()
+        (folder / "code/tree.json").write_text(json.dumps({"entries": entries}))
+    found = api.compare("digits-1", "digits-2", folder=tmp_path)
+    assert "The code differs in b.py, train.py." in found.detail
+    (tmp_path / "runs/digits-2/code/tree.json").write_text("{")
+    assert "The code differs in" not in api.compare("digits-1", "digits-2", folder=tmp_path).detail
