@@ -88,7 +88,10 @@ def _finished(record: RunRecord) -> Headline:
     missing, unsound = _missing(record), _not_finite(record)
     good = proven is not False and sound is not False and not missing and not unsound
     state = State.OK if good else State.NOTE
-    label = "Trained, and proven the same" if proven and good else "Trained"
+    label = "Trained"
+    if proven and good:
+        all_checked = sound or not model
+        label = "Trained, and proven the same" if all_checked else "Trained, with the same first steps"
     if proven is False:
         label = f"Trained; parity: {safe.line(safe.mapping(record.parity).get('verdict'), 40)}"
     elif sound is False:
@@ -154,7 +157,8 @@ def _model(record: RunRecord) -> tuple[str, bool | None]:
     files = list(safe.mappings(check.get("files"))) or ([check] if check else [])
     judged = [each for each in files if not each.get("not_checked")]
     if not judged:
-        return "", None
+        which = "the model file was" if len(files) == 1 else f"{len(files)} model files were"
+        return (f"{which} not checked", None) if files else ("", None)
     wrong = [each for each in judged if not (each.get("loaded") and each.get("equal"))]
     if wrong:
         verb, they = ("does", "it") if len(wrong) == 1 else ("do", "they")

@@ -8,7 +8,7 @@ import zipfile
 from pathlib import Path
 from typing import Any, Dict, Iterator, Tuple
 
-from .explain import IMPORTS, LAMBDA, Cause, Refusal
+from .explain import LAMBDA, Cause, Refusal, way_to_import
 
 MAX_CONFIG = 64 << 20
 """Maximum bytes of a configuration."""
@@ -130,7 +130,7 @@ def _check_class(keras: Any, value: Dict[str, Any], own: Dict[str, Any]) -> None
             raise ValueError(f"Unknown layer: '{name}'. Please ensure you are using a built-in one.")
     elif not _is_built_in(keras, value["module"], name):
         where = f"{value['module']}." if value["module"] else ""
-        raise Refusal(f"{where}{name}", IMPORTS, Cause.WOULD_RUN_CODE)
+        raise Refusal(f"{where}{name}", way_to_import(value["module"], registered), Cause.WOULD_RUN_CODE)
 
 
 def _is_built_in(keras: Any, module: Any, name: str) -> bool:
@@ -163,7 +163,8 @@ def _check_function(value: Dict[str, Any], own: Dict[str, Any]) -> None:
     if name in own:
         return
     if module not in _FUNCTIONS or not isinstance(name, str) or not name.isidentifier():
-        raise Refusal(f"{module}.{name}" if module else str(name), IMPORTS, Cause.WOULD_RUN_CODE)
+        way_out = way_to_import(module, value.get("registered_name"))
+        raise Refusal(f"{module}.{name}" if module else str(name), way_out, Cause.WOULD_RUN_CODE)
 
 
 def _check_function_of_tensorflow(value: Dict[str, Any]) -> None:

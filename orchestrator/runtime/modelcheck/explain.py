@@ -18,6 +18,7 @@ IMPORTS = (
     "Register the class with @keras.saving.register_keras_serializable() in a module of the project, and "
     "name that module in train.check_imports of the profile: it is then imported for the check."
 )
+_MODULE = re.compile(r"[A-Za-z_][\w.]{0,200}\Z")
 _READERS = ("numpy", "h5py")
 _DAMAGE = ("UnpicklingError", "EOFError", "DataLossError", "BadZipFile", "BadGzipFile")
 _CUT = ("Read less bytes than requested", "data was truncated", "Error -5 while decompressing")
@@ -67,6 +68,19 @@ class Refusal(Exception):
 def no_reader(package: str) -> Refusal:
     """Return the refusal of a file that the check reads with a package that is not installed."""
     return Refusal(f"the package {package} is not installed", f"Add {package} to the lock.", Cause.NO_READER)
+
+
+def way_to_import(module: object, registered: object) -> str:
+    """Return what to do for a class of the project. `registered`: its name in the file, which has a package
+    and ">" before it if the class is registered with Keras.
+    """
+    named = isinstance(module, str) and _MODULE.match(module) and module not in ("__main__", "builtins")
+    if named and isinstance(registered, str) and ">" in registered:
+        return (
+            f"Name its module in the profile, train.check_imports: [{module}]. It registers the class, and "
+            "is then imported for the check."
+        )
+    return IMPORTS
 
 
 def explain(error: BaseException, file: ModelFile) -> Refusal:

@@ -21,7 +21,7 @@ from hypothesis import strategies as st
 from orchestrator.runtime import modelcheck
 from orchestrator.runtime.modelcheck.answers import sound
 from orchestrator.runtime.modelcheck.compare import against
-from orchestrator.runtime.modelcheck.explain import explain
+from orchestrator.runtime.modelcheck.explain import explain, way_to_import
 from orchestrator.runtime.modelcheck.files import ModelFile, identify
 from orchestrator.runtime.modelcheck.select import checkable
 
@@ -105,6 +105,22 @@ def test_exceptions_become_reasons(
     )
     found = explain(error, ModelFile(Path("m.keras"), "", "keras", "3.9"))
     assert said in found.reason and way in found.way_out
+
+
+@pytest.mark.parametrize(
+    ("module", "registered", "way"),
+    [
+        ("lib.layers", "shapes>Scaled", "train.check_imports: [lib.layers]. It registers the class"),
+        ("lib.layers", "Scaled", "Register the class"),
+        ("__main__", "shapes>Scaled", "in a module of the project"),
+        ("no name, but words", "shapes>Scaled", "Register the class"),
+        (None, None, "Register the class"),
+    ],
+)
+def test_a_registered_class_needs_its_module_named_and_nothing_else(
+    module: object, registered: object, way: str
+) -> None:
+    assert way in way_to_import(module, registered)
 
 
 def test_files_are_told_by_what_they_hold(tmp_path: Path) -> None:

@@ -142,6 +142,13 @@ def test_what_went_wrong_comes_first(changed: dict[str, Any], state: State, word
     assert not any(each.damaged for each in page.sections)
 
 
+def test_a_model_that_was_not_checked_is_not_called_proven() -> None:
+    left = {"files": [{"path": "m", "loaded": False, "equal": None, "not_checked": "would-run-code"}]}
+    page = made(details(model_check=left))
+    assert page.headline.label == "Trained, with the same first steps"
+    assert page.headline.sentence.endswith("to the last bit; and the model file was not checked.")
+
+
 def test_a_failed_run_ends_its_sentence_with_its_error_and_shows_its_output_first(tmp_path: Any) -> None:
     ended = {"code": 1, "signal": None, "reason": "failed", "detail": "The command ended with status 1."}
     page = made(read_back(tmp_path, record(exit=ended), log="Traceback\nValueError: no such column\n"))
