@@ -35,6 +35,7 @@ from orchestrator.model.files import open_regular, regular_bytes
 from orchestrator.model.outcomes import ExitReason
 from orchestrator.model.plain import plain
 from orchestrator.runs import events, logs
+from orchestrator.runs.curves import last_values
 from orchestrator.runs.record_file import disk_errors
 from orchestrator.runs.results_size import naming_total_size
 
@@ -228,12 +229,14 @@ def artifacts(entries: Sequence[Entry]) -> list[Artifact]:
 
 
 def metrics(record: RunRecord) -> dict[str, float]:
-    """Return the numbers in the run's metrics files (`metrics.json`, `eval_metrics.json`, ...), merged."""
+    """Return the numbers in the run's metrics files (`metrics.json`, `eval_metrics.json`, ...), merged; if it
+    left none, the last ones in a file of metrics over time, such as a CSV of Keras' CSVLogger.
+    """
     found: dict[str, float] = {}
     for artifact in record.artifacts:
         if artifact["path"].endswith("metrics.json") and artifact["bytes"] <= _METRICS_BYTES:
             found.update(_numbers(record.folder / artifact["path"]))
-    return found
+    return found or dict(list(last_values(record.folder, record.artifacts).items())[:_METRICS])
 
 
 def _numbers(path: Path) -> dict[str, float]:

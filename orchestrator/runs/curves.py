@@ -44,6 +44,9 @@ _WORTH = re.compile(
 )
 
 
+_OF_THE_MACHINE = re.compile(r"time|sec|duration|eta\b|speed|per_s|/s\b|throughput|memory|mem_|gpu|cpu", re.I)
+
+
 @dataclass
 class Curve:
     """One number over `axis` (epoch, step …). `ys` may hold NaN: the training wrote NaN or infinity."""
@@ -68,6 +71,15 @@ def curves_of(folder: Path, artifacts: Iterable[Artifact], log: Path) -> tuple[C
     found = from_files or _of_text(_text(log))
     told = [_thinned(curve) for curve in found.values() if len(curve.xs) > 1]
     return tuple(told[:MOST_CURVES])
+
+
+def last_values(folder: Path, artifacts: Iterable[Artifact]) -> dict[str, float]:
+    """Return the last value of each loss and metric in a run's file of metrics over time; of times, speeds
+    and memory none, as they differ from run to run.
+    """
+    curves = _of_files(folder, artifacts).values()
+    named = (each for each in curves if _WORTH.search(each.name) and not _OF_THE_MACHINE.search(each.name))
+    return {each.name: each.ys[-1] for each in named}
 
 
 def curves_of_text(text: str) -> tuple[Curve, ...]:

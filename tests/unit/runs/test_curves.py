@@ -3,11 +3,15 @@
 from __future__ import annotations
 
 import json
+from dataclasses import replace
 from pathlib import Path
 
 import pytest
 
+from orchestrator.model import Artifact
+from orchestrator.runs import collect
 from orchestrator.runs.curves import curves_of, curves_of_text
+from tests.unit.report.page.runs import record
 
 SAME = {"loss": [1.5, 0.5], "acc": [0.5, 0.9]}
 
@@ -77,3 +81,18 @@ def test_a_long_training_is_thinned() -> None:
     told = curves_of_text("".join(f"step {n} loss: {n}\n" for n in range(9_000)))
     assert len(told[0].xs) <= 2_001
     assert told[0].xs[-1] == 8_999
+
+
+def artifact(folder: Path, name: str, text: str) -> Artifact:
+    (folder / name).write_text(text)
+    return {"path": name, "sha256": "0" * 64, "bytes": len(text)}
+
+
+def test_without_a_file_of_metrics_the_last_row_over_time_counts(tmp_path: Path) -> None:
+    text = "epoch,acc,loss,epoch_time,score_per_s\n0,0.5,1.5,9,1\n1,0.9,0.5,8,2\n"
+    over_time = artifact(tmp_path, "log.csv", text)
+    made = record(path=str(tmp_path), artifacts=[over_time])
+    assert collect.metrics(made) == {"acc": 0.9, "loss": 0.5}
+    own = artifact(tmp_path, "metrics.json", '{"acc": 0.7}')
+    assert collect.metrics(replace(made, artifacts=[over_time, own])) == {"acc": 0.7}
+    assert collect.metrics(replace(made, artifacts=[])) == {}
