@@ -39,7 +39,7 @@ def start_profile(
     """
     from orchestrator.lint import checkpoint_folders
     from orchestrator.profile import FoundData, load, starter
-    from orchestrator.reads.advice import of_project
+    from orchestrator.reads.advice import named_at_the_top, of_project
     from orchestrator.reads.undeclared_words import amount, source_of
 
     if not project.is_dir():
@@ -49,7 +49,7 @@ def start_profile(
         raise _there_already(path, project, output)
     found = of_project(project)
     data = [FoundData(source_of(e.path, path), e.target, f"the code reads it: {amount(e)}") for e in found]
-    text = starter(project, ground, data, checkpoint_folders)
+    text = starter(project, ground, data, checkpoint_folders, named_at_the_top(project))
     atomic_write(path, text.encode())
     load(path)
     return path, text

@@ -5,7 +5,7 @@ loads.
 from __future__ import annotations
 
 import re
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Collection, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 
@@ -82,12 +82,14 @@ def starter(
     ground: TerraformOutputs | None = None,
     data: Sequence[FoundData] = (),
     checkpoints_of: Callable[[str], Sequence[str]] = lambda _: (),
+    named: Collection[str] = (),
 ) -> str:
     """Return the text of a profile for the project in `project`, to be written into that folder.
 
     It uses a machine on this computer; with `ground`, one in the cloud that terraform prepared. `data`: what
     its code was found to read, beside the usual folders. `checkpoints_of`: a function that returns the
-    folders from which a script resumes.
+    folders from which a script resumes. `named`: files and folders that configuration files of the project
+    name.
     """
     start = find_start(project)
     code = start.code
@@ -97,7 +99,7 @@ def starter(
         where=_where(ground) if ground else _cloud(clouds.LOCAL),
         region="" if ground and ground.region else _REGION,
         stack=_stack(project),
-        data=_data(project, code, data),
+        data=_data(project, code, data, named),
         command=start.command,
         env=_env(start.below),
         outputs=_outputs(code, written),
@@ -140,8 +142,8 @@ def _env(below: str) -> str:
     return f"  env: {'{' + path + '}':<19}# SEED: 1, or for secrets NAME: {{from_env: NAME}}"
 
 
-def _data(project: Path, code: str, found: Sequence[FoundData]) -> str:
-    usual = [(name, _entry(project, name, code)) for name in _DATA_NAMES]
+def _data(project: Path, code: str, found: Sequence[FoundData], named: Collection[str]) -> str:
+    usual = [(name, _entry(project, name, code, name in named)) for name in _DATA_NAMES]
     declared = [name for name, entry in usual if entry]
     entries = [entry for _, entry in usual if entry]
     for each in found:
@@ -153,11 +155,13 @@ def _data(project: Path, code: str, found: Sequence[FoundData]) -> str:
     return _DATA + "".join(entries)
 
 
-def _entry(project: Path, name: str, code: str) -> str | None:
-    """Return a data folder that is ignored by git or named in the script, or that can be created."""
+def _entry(project: Path, name: str, code: str, named: bool) -> str | None:
+    """Return a data folder that is ignored by git or named in the script or `named` in its settings, or that
+    can be created.
+    """
     if (project / name).is_dir():
         ignored = {line.strip().strip("/") for line in read_text(project / ".gitignore").splitlines()}
-        return f"  - source: {name}\n" if name in ignored or _names(code, name) else None
+        return f"  - source: {name}\n" if named or name in ignored or _names(code, name) else None
     maker = next((maker for maker in _MAKERS if _names(read_text(project / maker), name)), None)
     if maker is None or not _names(code, name):
         return None

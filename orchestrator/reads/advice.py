@@ -10,7 +10,7 @@ from pathlib import Path
 
 from orchestrator.errors import ProfileError
 from orchestrator.profile import OUTPUT_NAMES, Profile, load
-from orchestrator.reads.literals import named_paths
+from orchestrator.reads.literals import named_by_settings, named_paths
 from orchestrator.reads.opened import Opened, read_opened
 from orchestrator.reads.reference import in_place
 from orchestrator.reads.sent import Sent, sent_of, sent_without_profile
@@ -79,6 +79,12 @@ def _remedy(found: Sequence[Undeclared], profile: Path) -> str:
 def _named(sent: Sent, outputs: Sequence[str]) -> tuple[Undeclared, ...]:
     opened = named_paths(sent.project, sent.code)
     return unsent_among(opened, sent, outputs=(*outputs, *OUTPUT_NAMES))
+
+
+def named_at_the_top(project: Path) -> frozenset[str]:
+    """Return the files and folders of a project that its configuration files name."""
+    sent = sent_without_profile(project)
+    return named_by_settings(sent.project, sent.code)
 
 
 def _ran(sent: Sent) -> list[tuple[Undeclared, ...]]:

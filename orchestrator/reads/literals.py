@@ -83,6 +83,16 @@ def named_paths(project: Path, code: frozenset[str]) -> Opened:
     return Opened(found.files, tuple(found.folders), frozenset(), (), absolute=absolute)
 
 
+def named_by_settings(project: Path, code: frozenset[str]) -> frozenset[str]:
+    """Return the names at the top of the project that configuration files beside its scripts name, or into
+    which they name a path.
+    """
+    scripts = sorted(each for each in code if each.endswith(".py"))[:MOST_FILES]
+    files = list(dict.fromkeys(_beside(scripts, code)))[:MOST_FILES]
+    texts = (posixpath.normpath(text) for file in files for text in _values(project / file))
+    return frozenset(text.partition("/")[0] for text in texts)
+
+
 def _beside(scripts: list[str], code: frozenset[str]) -> Iterator[Path]:
     """Yield the configuration files beside scripts, except those of tools."""
     near = {posixpath.join(posixpath.dirname(name), sub) for name in scripts for sub in _SETTINGS_FOLDERS}

@@ -129,3 +129,22 @@ def test_an_existing_profile_is_told_that_force_loses_edits(here: Path) -> None:
     assert (here / "orch-2.yaml").read_text() == before
     assert "--output orch-3.yaml" in said("init", code=2)
     assert (here / "orch.yaml").read_text().endswith("# mine\n")
+
+
+@pytest.mark.parametrize(
+    ("settings", "declared"),
+    [
+        ('{"data_dir": "data/img", "output_dir": "out"}', True),
+        ('{"data_dir": "elsewhere"}', False),
+        ('{"output_dir": "data"}', False),
+    ],
+)
+def test_a_folder_of_data_that_only_the_settings_name_is_found(
+    here: Path, settings: str, declared: bool
+) -> None:
+    (here / "train.py").write_text('import json\ncfg = json.load(open("config.json"))\n')
+    (here / "config.json").write_text(settings)
+    (here / "data/img").mkdir(parents=True)
+    (here / "data/img/1.png").write_text("1")
+    said("init")
+    assert ("  - source: data\n" in (here / "orch.yaml").read_text()) is declared
