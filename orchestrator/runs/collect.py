@@ -230,13 +230,15 @@ def artifacts(entries: Sequence[Entry]) -> list[Artifact]:
 
 def metrics(record: RunRecord) -> dict[str, float]:
     """Return the numbers in the run's metrics files (`metrics.json`, `eval_metrics.json`, ...), merged; if it
-    left none, the last ones in a file of metrics over time, such as a CSV of Keras' CSVLogger.
+    left none, the last ones in a file of metrics over time, such as a CSV of Keras' CSVLogger, or those that
+    it printed as a JSON object in its last line.
     """
     found: dict[str, float] = {}
     for artifact in record.artifacts:
         if artifact["path"].endswith("metrics.json") and artifact["bytes"] <= _METRICS_BYTES:
             found.update(_numbers(record.folder / artifact["path"]))
-    return found or dict(list(last_values(record.folder, record.artifacts).items())[:_METRICS])
+    last = found or last_values(record.folder, record.artifacts, record.folder / LOG)
+    return dict(list(last.items())[:_METRICS])
 
 
 def _numbers(path: Path) -> dict[str, float]:

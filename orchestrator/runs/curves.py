@@ -26,6 +26,7 @@ _MOST_BYTES = 1 << 25
 _MOST_LINES = 200_000
 _LONGEST_LINE = 1_000
 _LONGEST_NAME = 60
+_LONGEST_OBJECT = 1 << 16
 
 _AXES = ("epoch", "step", "global_step", "iteration", "iter", "batch")
 _NUMBER = r"[-+]?(?:\d+\.?\d*(?:[eE][-+]?\d+)?|\.\d+(?:[eE][-+]?\d+)?|nan|inf|NaN|Infinity)"
@@ -73,13 +74,27 @@ def curves_of(folder: Path, artifacts: Iterable[Artifact], log: Path) -> tuple[C
     return tuple(told[:MOST_CURVES])
 
 
-def last_values(folder: Path, artifacts: Iterable[Artifact]) -> dict[str, float]:
-    """Return the last value of each loss and metric in a run's file of metrics over time; of times, speeds
-    and memory none, as they differ from run to run.
+def last_values(folder: Path, artifacts: Iterable[Artifact], log: Path) -> dict[str, float]:
+    """Return the last value of each loss and metric in a run's file of metrics over time; without one, the
+    numbers of the JSON object that is the last line of its output.
+
+    Times, speeds and memory are left out: they differ from run to run.
     """
-    curves = _of_files(folder, artifacts).values()
-    named = (each for each in curves if _WORTH.search(each.name) and not _OF_THE_MACHINE.search(each.name))
-    return {each.name: each.ys[-1] for each in named}
+    over_time = _of_files(folder, artifacts).values()
+    found = {curve.name: curve.ys[-1] for curve in over_time if _WORTH.search(curve.name)}
+    found = found or _printed_last(log)
+    return {name: value for name, value in found.items() if not _OF_THE_MACHINE.search(name)}
+
+
+def _printed_last(log: Path) -> dict[str, float]:
+    """Return the numbers in the last line of an output, if that is a JSON object."""
+    lines = last_bytes(log, _LONGEST_OBJECT).decode("utf-8", "replace").rstrip().splitlines()
+    with suppress(ValueError, RecursionError):
+        said = json.loads(lines[-1]) if lines else None
+        if isinstance(said, dict):
+            numbers = {name: _number(each) for name, each in said.items() if not isinstance(each, str)}
+            return {name: each for name, each in numbers.items() if each is not None}
+    return {}
 
 
 def curves_of_text(text: str) -> tuple[Curve, ...]:

@@ -95,4 +95,10 @@ def test_without_a_file_of_metrics_the_last_row_over_time_counts(tmp_path: Path)
     assert collect.metrics(made) == {"acc": 0.9, "loss": 0.5}
     own = artifact(tmp_path, "metrics.json", '{"acc": 0.7}')
     assert collect.metrics(replace(made, artifacts=[over_time, own])) == {"acc": 0.7}
-    assert collect.metrics(replace(made, artifacts=[])) == {}
+    nothing = replace(made, artifacts=[])
+    assert collect.metrics(nothing) == {}
+    (tmp_path / "output.log").write_text(
+        'step 1 loss: 3\n{"acc": 0.8, "seconds": 3.1, "name": "x", "ok": true}\n\n'
+    )
+    assert collect.metrics(nothing) == {"acc": 0.8}
+    assert collect.metrics(made) == {"acc": 0.9, "loss": 0.5}
