@@ -56,15 +56,12 @@ def tensorboard(
         require_port(port, run_id)
     run = _settled(project, run_id, lease)
     if run is not None:
-        board = _board(run, ended=True)
-        if show is not None:
-            with viewer(board.logdir, port, tell) as shown:
-                show(board)
-                shown.wait()
-        return board
+        return _of_the_past(run, show, port, tell)
     if run_id and lease is None and not any(run_id in each.runs for each in open_with_runs(project)):
         raise no_such_run(f"There is no run {run_id} in {project.root}.", run_id, known_ids(project))
     held, known = known_run(project, run_id, lease)
+    if known.collected and record_file.read(project.run(known.run_id)) is not None:
+        return _of_the_past(project.run(known.run_id), show, port, tell)
     return _of_the_machine(project, held, known.run_id, show, port, tell)
 
 
@@ -80,6 +77,16 @@ def _settled(project: Project, run_id: str | None, lease: str | None) -> Path | 
     if not records:
         raise UsageError("This project has no runs.", next_command="orch train")
     return records[-1].parent
+
+
+def _of_the_past(run: Path, show: Callable[[Board], None] | None, port: int, tell: Progress) -> Board:
+    """Return what is here of a run that was pulled, after `show` was called, if there is one."""
+    board = _board(run, ended=True)
+    if show is not None:
+        with viewer(board.logdir, port, tell) as shown:
+            show(board)
+            shown.wait()
+    return board
 
 
 def _board(run: Path, *, ended: bool) -> Board:

@@ -180,8 +180,10 @@ def test_what_comes_home_as_an_output_is_there_once(job: Job) -> None:
     assert not (job.folder / "runs/one/events").exists()
     file = job.folder / "runs/one/outputs/logs/train/events.out.tfevents.1.host"
     assert file.read_bytes() == job.content
+    once = Board("one", str(job.folder / "runs/one"), 1, len(job.content), ended=True)
+    assert tensorboard(folder=job.folder) == once, "its machine is still there, and knows no more"
     orch.down(folder=job.folder)
-    assert job.board() == Board("one", str(job.folder / "runs/one"), 1, len(job.content), ended=True)
+    assert job.board() == once
     assert tensorboard(folder=job.folder).run_id == "one", "the latest run is meant by default"
 
 
