@@ -115,7 +115,7 @@ def provision(asked: LeaseRequest) -> LeaseStatus:
                 store_ready.require_store(wanted)
         opened = LeaseOpened("", profile_facts(wanted, overrides), asked.for_run, among.gang, among.rank)
         ledger = _ledger_for(project, lease, wanted, opened)
-        report_once(hazards, project.state, tell)
+        report_once(hazards, wanted, project.state, tell)
         report_unused(wanted, tell)
         left = asked.keep or asked.for_run is not None
         with end_unprepared(project, ledger, keep=left, tell=tell), describe_remains(ledger):

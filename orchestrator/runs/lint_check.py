@@ -6,10 +6,11 @@ import hashlib
 import os
 import shlex
 from collections.abc import Iterable, Iterator, Mapping, Sequence
+from contextlib import suppress
 from dataclasses import replace
 from pathlib import Path
 
-from orchestrator.errors import LintRefused, UsageError
+from orchestrator.errors import LintRefused, ProfileError, UsageError
 from orchestrator.lint import (
     RULES,
     Checked,
@@ -29,10 +30,12 @@ from orchestrator.model import Progress
 from orchestrator.model.counted import counted
 from orchestrator.model.progress import notice
 from orchestrator.profile import Profile, load
+from orchestrator.profile.nearby import shown_path
 from orchestrator.runs.shell_variables import advice_for_unsent
 from orchestrator.runtime.transfer import tree
 from orchestrator.sync.ignore import Ignore
 
+_DEFAULT = Path("orch.yaml")
 _MAX_BYTES = 20 << 20
 _SEEN = "lint.seen"
 _SHOWN = 3
@@ -47,19 +50,29 @@ def lint(
     select: Sequence[str] = (),
     ignore: Sequence[str] = (),
 ) -> Checked:
-    """Check files and folders; by default what `profile` sends as code, or the current folder.
+    """Check files and folders; by default what `profile` sends as code, or the current folder. Without
+    either, an `orch.yaml` here is the profile.
 
     In a folder, the files that a sync would send are checked, without Markdown. For a file, its imports are
     read too, so that a seed set elsewhere counts. `select` and `ignore` are added to [tool.orch.lint] of
     pyproject.toml. Raises UsageError for a missing path, an unknown rule, or if there is nothing to check.
     """
-    wanted = load(Path(profile)) if profile else None
+    wanted = load(Path(profile)) if profile else None if paths else _profile_here()
     roots = [Path(path) for path in paths] or [_shortest(wanted.code.path) if wanted else Path()]
     asked = {file: None for root in roots for file in _files(root)}
     if not asked:
         raise _nothing(roots)
     config = _config(roots[0], select, ignore)
     return _checked([*asked], config, _surroundings(wanted))
+
+
+def _profile_here() -> Profile | None:
+    """Return the profile in this folder, which is the default of verbs; None if there is none, or it is not
+    valid.
+    """
+    with suppress(ProfileError):
+        return load(_DEFAULT) if _DEFAULT.is_file() else None
+    return None
 
 
 def _nothing(roots: Sequence[Path]) -> UsageError:
@@ -85,9 +98,9 @@ def check_project(profile: Profile, *, strict: bool = False) -> Checked | None:
         return None
     if (strict or config.strict) and found.count(Severity.ERROR):
         raise LintRefused(
-            "\n".join(_lines(found, limit=10)),
+            "\n".join(_lines(found, profile, limit=10)),
             exists="Nothing was started.",
-            next_command=f"orch lint --profile {shlex.quote(str(profile.path))}",
+            next_command=_command(profile),
         )
     return found
 
@@ -106,7 +119,7 @@ def _seen(profile: Profile) -> tuple[Checked | None, Config]:
         return None, Config()
 
 
-def report_once(found: Checked | None, state: Path, tell: Progress) -> None:
+def report_once(found: Checked | None, profile: Profile, state: Path, tell: Progress) -> None:
     """Report the findings in at most five lines, unless they were reported before; `state` is the folder
     where that is noted.
     """
@@ -116,7 +129,7 @@ def report_once(found: Checked | None, state: Path, tell: Progress) -> None:
     marker = state / _SEEN
     if marker.is_file() and marker.read_text().strip() == said.hexdigest():
         return
-    for line in _lines(found, limit=_SHOWN):
+    for line in _lines(found, profile, limit=_SHOWN):
         notice(tell, line)
     if marker.parent.is_dir():
         marker.write_text(said.hexdigest() + "\n")
@@ -124,8 +137,9 @@ def report_once(found: Checked | None, state: Path, tell: Progress) -> None:
 
 def hint(profile: Path, tell: Progress) -> None:
     """Report findings in the script of a newly written profile in at most five lines."""
-    found = _seen(load(profile))[0]  # strict settings do not matter: the profile is written
-    for line in _lines(found, limit=_SHOWN) if found and found.findings else ():
+    written = load(profile)
+    found = _seen(written)[0]  # strict settings do not matter: the profile is written
+    for line in _lines(found, written, limit=_SHOWN) if found and found.findings else ():
         notice(tell, line)
 
 
@@ -137,13 +151,20 @@ def _gravity(found: Finding) -> tuple[bool, int, Finding]:
     return found.severity is not Severity.ERROR, rank.get(found.rule, 2), found
 
 
-def _lines(found: Checked, limit: int) -> Iterator[str]:
+def _command(profile: Profile) -> str:
+    """Return the command that shows everything that was found in what the profile sends."""
+    if profile.path.resolve() == _DEFAULT.resolve():
+        return "orch lint"
+    return f"orch lint --profile {shlex.quote(shown_path(profile.path))}"
+
+
+def _lines(found: Checked, profile: Profile, limit: int) -> Iterator[str]:
     ordered = sorted(found.findings, key=_gravity)
     files = sorted({each.path for each in ordered})
     count = len(ordered)
     where = files[0] if len(files) == 1 else counted(len(files), "file")
-    shows = "it" if count == 1 else "them"
-    yield f"{counted(count, 'thing')} in {where} can differ on another machine; `orch lint` shows {shows}:"
+    shows = f"`{_command(profile)}` shows {'it' if count == 1 else 'them'}"
+    yield f"{counted(count, 'thing')} in {where} can differ on another machine; {shows}:"
     for each in ordered[:limit]:
         yield f"  {each.place} {each.rule} {each.message}"
     if count > limit:

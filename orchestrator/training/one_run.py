@@ -88,7 +88,7 @@ def one_run(
             load(profile.path, overrides=(*lease.profile["overrides"], *options.overrides), files=True)
             require_program(profile)
             _require_space(project, lease, profile, name, options)
-            report_once(check_project(profile, strict=options.strict), project.state, tell)
+            report_once(check_project(profile, strict=options.strict), profile, project.state, tell)
             if options.verb == "train" and options.overrides:  # `up` reports those of the profile
                 report_unused(profile, tell, *options.overrides)
         with opened(project, lease, name, profile, tell, again=options.command(profile, name)) as session:

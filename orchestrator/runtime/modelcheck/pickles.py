@@ -13,6 +13,8 @@ import importlib
 import io
 import lzma
 import pickle
+import re
+import sys
 import zlib
 from pathlib import Path
 from typing import Any, BinaryIO, Callable, ClassVar, Dict, List, Set, Tuple
@@ -23,10 +25,11 @@ from .rebuild import STANDS, ArrayWrapper, Stand, broken, build, fill_array, fil
 
 MAX_UNPACKED = 2 << 30
 """Maximum bytes that a compressed pickle may unpack to."""
-_WAY_OUT = (
-    "Keep the fitted numbers in a plain form (numpy.savez, JSON); if it is a class of your project, name its "
-    "module in train.check_imports of the profile."
-)
+_NAME_IT = "If you trust what made the file, name its module in the profile, train.check_imports: [{}]. "
+_PLAIN_FORM = "Or keep the fitted numbers in a plain form: numpy.savez, or JSON."
+_MODULE = re.compile(r"[A-Za-z_]\w*\Z")
+_STANDARD = {"__main__", *sys.builtin_module_names, *getattr(sys, "stdlib_module_names", ())}
+"""Modules that no profile should name. Before Python 3.10 only those that are built in are known."""
 _OLD_MODULES = {"__builtin__": "builtins", "copy_reg": "copyreg"}
 _OLD_NAMES = {"long": "int", "unicode": "str", "xrange": "range"}
 """Names of Python 2, which protocol 2 and below use."""
@@ -49,7 +52,10 @@ def load(path: Path, trusted: Tuple[str, ...] = ()) -> Tuple[Any, List[str]]:
 
 
 def refused(name: str) -> Refusal:
-    return Refusal(name, _WAY_OUT, Cause.WOULD_RUN_CODE)
+    module = name.partition(".")[0]
+    known = _MODULE.match(module) and module not in _STANDARD
+    way_out = _NAME_IT.format(module) + _PLAIN_FORM if known else _PLAIN_FORM[3:].capitalize()
+    return Refusal(name, way_out, Cause.WOULD_RUN_CODE)
 
 
 # ---------------------------------------------------------------- compression

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 from pathlib import Path
 
 import pytest
@@ -58,6 +59,14 @@ def test_a_read_in_an_imported_module_is_said_with_what_to_add(
     lines = Said()
     hint(project / "orch.yaml", lines)
     assert f"  loading/files.py:2:8 ORC824 {said}" in lines.lines
+    assert lines.lines[0].endswith("; `orch lint` shows it:")
+    assert [f for f in findings(lint()) if "DATA_DIR" in f[2]] == expected, "what was said shows it"
+    (project / "orch.yaml").rename(project / "gpu.yaml")
+    other = Said()
+    hint(project / "gpu.yaml", other)
+    command = re.search(r"`orch lint --profile (\S+)`", other.lines[0])
+    assert command and [f for f in findings(lint(profile=command[1])) if "DATA_DIR" in f[2]] == expected
+    (project / "gpu.yaml").rename(project / "orch.yaml")
     assert findings(check_project(profile(project, "train.env.DATA_DIR=x"))) == []
     monkeypatch.delenv("DATA_DIR")
     assert findings(check_project(profile(project))) == []
