@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from pathlib import Path
 
 from orchestrator.errors import UsageError
@@ -122,12 +123,15 @@ def _number(record: RunRecord) -> int:
 def _require_same(project: Project, profile: Profile, done: RunRecord) -> None:
     found = differences(done, inputs_of(project, profile))
     if found:
-        raise UsageError(
+        raise OtherInputs(done, found)
+
+
+class OtherInputs(UsageError):
+    """A run has succeeded with other inputs than exist now. `free_id`: an id for a new run."""
+
+    def __init__(self, done: RunRecord, found: Sequence[str]) -> None:
+        super().__init__(
             f"{done.run_id} has succeeded already, with other inputs than exist now: {'; '.join(found)}.",
             exists=f"Its record is in {done.folder}. Nothing was started.",
-            next_command=f"use another run id, for example {_another(done.run_id)}",
         )
-
-
-def _another(run_id: str) -> str:
-    return f"{run_id[:97]}-2"
+        self.free_id = f"{done.run_id[:97]}-2"

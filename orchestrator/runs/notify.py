@@ -19,7 +19,7 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
-from orchestrator.errors import Busy, OrchError, ProfileError
+from orchestrator.errors import Busy, OrchError, ProfileError, UsageError
 from orchestrator.hosts.atomic import atomic_write
 from orchestrator.model import Progress, RunRecord
 from orchestrator.model.answers import SHORT, Malformed, parsed
@@ -168,7 +168,8 @@ class _Sender:
         if end.error is not None:
             following = f" Next: {end.error.next_command}" if end.error.next_command else ""
             left = f" {end.error.exists}" if end.error.exists else ""
-            return plain(f"{name} failed ({page_of(end.error)}). {end.error.message}{left}{following}")
+            ended = "was refused" if isinstance(end.error, UsageError) else f"failed ({page_of(end.error)})"
+            return plain(f"{name} {ended}. {end.error.message}{left}{following}")
         if end.record is not None and not end.record.succeeded:
             return plain(f"{name} failed. {end.record.exit.get('detail') or end.record.exit['reason']}")
         metrics = end.record.metrics if end.record else {}

@@ -134,6 +134,9 @@ def recorded(
         done = attempts.answering_record(
             project, profile, run_id, retry=options.retry_failed, seen=options.seen
         )
+    except attempts.OtherInputs as error:
+        error.next_command = options.command(profile, error.free_id)
+        raise
     except RunFailed as error:
         error.exists = f"This is the result of an earlier call; nothing was started now. {error.exists}"
         error.next_command = f"orch logs {run_id}    # to retry: the same command with --retry-failed"

@@ -80,8 +80,10 @@ def test_a_success_of_another_computer_answers_the_call_with_its_results(
     assert (two.other / "runs/one/output.log").read_text() == "begun\nended\n"
     assert len(cloud._made) == made
     (two.other / "train.py").write_text("print(2)")
-    with pytest.raises(UsageError, match="with other inputs than exist now"):
+    with pytest.raises(UsageError, match="with other inputs than exist now") as caught:
         two.run(two.other)
+    command = caught.value.next_command or ""
+    assert command.startswith("orch run ") and "--run-id one-2" in command
 
 
 def test_a_success_whose_results_no_store_has_is_not_made_again(
