@@ -126,6 +126,11 @@ class Sweep:
         return self.objective.best(self.points)
 
     @property
+    def recorded(self) -> tuple[str, ...]:
+        """The names of the metrics that its points recorded."""
+        return tuple(dict.fromkeys(name for point in self.points for name in point.metrics))
+
+    @property
     def failed(self) -> tuple[Point, ...]:
         """The points that ended without success."""
         return tuple(each for each in self.points if each.state is PointState.ENDED and not each.succeeded)

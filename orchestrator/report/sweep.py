@@ -89,10 +89,14 @@ def _best(sweep: Sweep) -> list[str]:
     if best is not None and metric is not None:
         value = f"{best.metrics[metric]:.5g}"
         return [f"Best: {_params(best)}, with the {sweep.objective.goal} {metric}: {value}"]
-    wanted, recorded = sweep.objective.metric, dict.fromkeys(n for p in sweep.points for n in p.metrics)
-    if wanted and recorded and metric is None:
-        return [f"No run recorded {_cut(wanted)}; there are: {', '.join(map(_cut, recorded))}"]
-    return []
+    if metric is not None or not sweep.recorded:
+        return []
+    names = ", ".join(map(_cut, sweep.recorded))
+    if sweep.objective.metric:
+        return [f"No run recorded {_cut(sweep.objective.metric)}; there are: {names}"]
+    return [
+        f"No metric says which run is best; there are: {names}. Name one: --objective NAME:max or NAME:min"
+    ]
 
 
 def _errors(sweep: Sweep) -> list[str]:

@@ -16,6 +16,8 @@ from orchestrator.model.sweeps import Sweep
 from orchestrator.session.project import SWEEP_RECORD, Project
 
 RECORD, TABLE = SWEEP_RECORD, "sweep.csv"
+_FACTS = ("state", "reason", "seconds", "usd", "attempts")
+"""Columns after the parameters. A metric of such a name, or of a parameter's, is in `metric.NAME`."""
 
 
 def write(project: Project, sweep: Sweep) -> None:
@@ -64,10 +66,11 @@ def named(project: Project, sweep: str | None) -> Sweep:
 
 
 def _table(sweep: Sweep) -> str:
-    metrics = list(dict.fromkeys(name for point in sweep.points for name in point.metrics))
+    metrics, others = sweep.recorded, ("run", *sweep.matrix, *_FACTS)
     text = io.StringIO()
     rows = csv.writer(text, lineterminator="\n")
-    rows.writerow(["run", *sweep.matrix, "state", "reason", *metrics, "seconds", "usd", "attempts"])
+    columns = [f"metric.{name}" if name in others else name for name in metrics]
+    rows.writerow(["run", *sweep.matrix, "state", "reason", *columns, "seconds", "usd", "attempts"])
     for point in sweep.points:
         values: Sequence[object] = (
             point.run_id,

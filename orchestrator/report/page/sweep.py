@@ -29,6 +29,7 @@ from orchestrator.report.page.words import digits
 from orchestrator.report.units import duration, money
 from orchestrator.runs.curves import Curve
 
+_NAMED = 8
 _ROWS = 200
 _LINES = 6
 _DECADE = 10.0
@@ -67,12 +68,22 @@ def _headline(sweep: Sweep) -> Headline:
     best, metric = sweep.best, sweep.objective.of(sweep.points)
     if best is None or metric is None:
         state = State.BAD if sweep.failed else State.NOTE
-        return Headline(state, "No best run", f"None of {sweep.total} runs has succeeded with a metric.")
+        return Headline(state, "No best run", _without_best(sweep))
     value = digits(best.metrics[metric], 5)
     missing = sweep.total - sum(point.succeeded for point in sweep.points)
     rest = f" {missing} of {sweep.total} runs did not succeed." if missing else ""
     text = f"{params_of(best)} has the {sweep.objective.goal} {safe.line(metric, 60)}: {value}.{rest}"
     return Headline(State.NOTE if missing else State.OK, "Swept" if not missing else "Swept in part", text)
+
+
+def _without_best(sweep: Sweep) -> str:
+    if not sweep.recorded or sweep.objective.metric:
+        wanted = (
+            f"the metric {safe.line(sweep.objective.metric, 60)}" if sweep.objective.metric else "a metric"
+        )
+        return f"None of {sweep.total} runs has succeeded with {wanted}."
+    names = ", ".join(safe.line(name, 40) for name in sweep.recorded[:_NAMED])
+    return f"No metric says which run is best. Name one of {names} with --objective, as NAME:max or NAME:min."
 
 
 def _figures(sweep: Sweep) -> Iterator[Figure]:

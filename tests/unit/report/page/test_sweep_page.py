@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import csv
 from dataclasses import replace
 from pathlib import Path
 
@@ -12,6 +13,8 @@ from orchestrator.report.page import html_of, markdown_of, page_of_sweep
 from orchestrator.report.page.model import Charts, State, Table
 from orchestrator.report.sweep import point_line, sweep_text
 from orchestrator.runs.curves import Curve
+from orchestrator.session.project import Project
+from orchestrator.sweep import book
 from tests.unit.report.page.runs import HOSTILE
 from tests.unit.report.page.test_browser import CHROMIUM, seen
 from tests.unit.report.page.test_hostile import harmless
@@ -69,6 +72,25 @@ def test_the_highest_is_the_best_where_the_objective_says_so() -> None:
     highest = replace(SWEEP, objective=Objective("loss", largest=True))
     page = page_of_sweep(highest, [], version="1", now=0.0)
     assert page.headline.sentence.startswith("lr=1e-1 seed=2 has the highest loss: 3.5.")
+
+
+def test_metrics_of_which_none_is_a_loss_are_named_with_the_option_that_chooses() -> None:
+    of = {"auc": 0.9, "lr": 0.1, "seconds": 3.0}
+    named = replace(SWEEP, points=(replace(POINTS[0], metrics=of),))
+    page = page_of_sweep(named, [], version="1", now=0.0)
+    assert "Name one of auc, lr, seconds with --objective" in page.headline.sentence
+    assert "there are: auc, lr, seconds. Name one: --objective" in sweep_text(named)
+    absent = replace(named, objective=Objective("f1"))
+    assert "No run recorded f1; there are: auc, lr, seconds" in sweep_text(absent)
+    assert "with the metric f1" in page_of_sweep(absent, [], version="1", now=0.0).headline.sentence
+
+
+def test_a_metric_with_the_name_of_a_column_has_its_own(tmp_path: Path) -> None:
+    of = {"auc": 0.9, "lr": 0.25, "seconds": 3.0}
+    book.write(Project.at(tmp_path), replace(SWEEP, points=(replace(POINTS[0], metrics=of),)))
+    (row,) = csv.DictReader((tmp_path / "runs/toy-1/sweep.csv").open())
+    assert (row["lr"], row["metric.lr"], row["auc"]) == ("1e-1", "0.25", "0.9")
+    assert (row["seconds"], row["metric.seconds"]) == ("90.0", "3.0")
 
 
 def test_the_table_in_a_terminal_says_what_is_left_and_what_failed() -> None:
