@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Sequence
 from dataclasses import replace
+from functools import partial
 from pathlib import Path
 from typing import TYPE_CHECKING
 
@@ -70,7 +71,7 @@ def train_as(
     tell: Progress,
 ) -> RunRecord:
     """Like `train`, with its options as one value."""
-    with Interrupts() as interrupts:
+    with Interrupts(wish.command) as interrupts:
         project = Project.at(folder)
         held = project.lease(wish.lease or None)
         profile = profile_of(held, wish.overrides)
@@ -83,7 +84,7 @@ def train_as(
 
         refuse_another_machine(profile_of(held, ()), profile, held.up_command)
         name = check_run_id(wish.run_id) if wish.run_id else new_run_id(profile.name)
-        interrupts.again, interrupts.run_id, interrupts.price = wish.command(profile), name, held.price
+        interrupts.run_id, interrupts.price = name, held.price
         project.require_runs(name)
         bring_record(project, profile, name, tell)
         seen = attempts.latest_attempt(project.run(name))
@@ -107,7 +108,7 @@ def train_again(
     """Train `profile` on the machine of `held`; the lease keeps its own profile. See `rerun`."""
     from orchestrator.training.on_lease import train_with_retries
 
-    with Interrupts() as interrupts, shared_use(project, profile.name):
+    with Interrupts(partial(wish.command, profile)) as interrupts, shared_use(project, profile.name):
         return train_with_retries(project, held, profile, name, wish, interrupts, output, tell, None)
 
 

@@ -180,9 +180,8 @@ def train(
     from orchestrator.cli.live import following
 
     profile_.refuse_detached(io_analyze, detach)
-    begin = api.train  # imported before detachable(): during the import there is no run to detach from
-    with runs.detachable(), following(as_json) as (output, progress):
-        record = begin(
+    with runs.detachable(starts=True), following(as_json) as (output, progress):
+        record = api.train(
             run_id=run_id,
             lease=lease,
             local_parity=local_parity,

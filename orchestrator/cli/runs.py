@@ -61,8 +61,10 @@ def show_pulled(pulled: PullReport, as_json: bool) -> None:
 
 
 @contextmanager
-def detachable() -> Iterator[None]:
-    """Turn Ctrl-C into a message and exit code 130. A run that has started continues on its machine."""
+def detachable(*, starts: bool = False) -> Iterator[None]:
+    """Turn Ctrl-C into a message and exit code 130. A run that has started continues on its machine. With
+    `starts`, an interrupt that nobody else handled came before the run was started.
+    """
     try:
         yield
     except BeforeTheRun as early:
@@ -76,9 +78,9 @@ def detachable() -> Iterator[None]:
         print(ours(f"\nInterrupted. {left}"), file=sys.stderr)
         raise typer.Exit(EXIT_INTERRUPTED) from None
     except KeyboardInterrupt:
-        print(
+        following = (
             "\nDetached. The run continues on its machine.\n"
-            "Next: orch logs -f    # follow its output again; or: orch cancel",
-            file=sys.stderr,
+            "Next: orch logs -f    # follow its output again; or: orch cancel"
         )
+        print("\nInterrupted before the run was started." if starts else following, file=sys.stderr)
         raise typer.Exit(EXIT_INTERRUPTED) from None

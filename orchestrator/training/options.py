@@ -70,14 +70,16 @@ class RunOptions:
     queued: bool = False
     new_id: bool = False
 
-    def command(self, profile: Profile, run_id: str = "", **changed: Any) -> str:
+    def command(self, profile: Profile | None = None, run_id: str = "", **changed: Any) -> str:
         """Return the command that repeats these options, except those `changed`, with gaps for values that
-        may be secrets. `run_id`: of a run that the next call has to continue; default: as the call names it.
+        may be secrets. `profile`: named if the options name none. `run_id`: of a run that the next call has
+        to continue; default: as the call names it.
         """
         if self.words:
             return self.words
         asked = replace(self.asked or self, **changed)
-        of = [asked.path or str(profile.path)] if asked.verb == "run" else []
+        path = asked.path or (str(profile.path) if profile else "")
+        of = [path] if path and asked.verb == "run" else []
         named = ["--run-id", name] if (name := run_id or asked.run_id) else []
         lease = ["--lease", asked.lease] if asked.lease else []
         return shlex.join(["orch", asked.verb, *of, *named, *asked._flags(), *lease]) + sets(asked.overrides)

@@ -92,10 +92,12 @@ def test_train_that_is_interrupted_early_names_its_whole_command(
     def interrupted(*_: object, **__: object) -> None:
         raise KeyboardInterrupt
 
-    monkeypatch.setattr("orchestrator.training.one_run.prepared", interrupted)
-    with pytest.raises(BeforeTheRun) as caught:
-        orch.train(run_id="c1", folder=job.folder, local_parity=True, parallel=True)
-    assert str(caught.value) == "orch train --run-id c1 --local-parity --parallel"
+    for moment in ("orchestrator.session.project.Project.lease", "orchestrator.training.one_run.prepared"):
+        with monkeypatch.context() as patched:
+            patched.setattr(moment, interrupted)
+            with pytest.raises(BeforeTheRun) as caught:
+                orch.train(run_id="c1", folder=job.folder, local_parity=True, parallel=True)
+        assert str(caught.value) == "orch train --run-id c1 --local-parity --parallel"
 
 
 def wait_until_ended(job: Job) -> None:
