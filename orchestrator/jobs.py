@@ -8,12 +8,13 @@ from collections.abc import Callable, Mapping, Sequence
 from dataclasses import asdict, dataclass
 from typing import Annotated, Literal, TypeVar
 
-from orchestrator.errors import Busy, HostError, MalformedAnswer, OrchError, RunFailed, UsageError
+from orchestrator.errors import Busy, DiskFull, HostError, MalformedAnswer, OrchError, RunFailed, UsageError
 from orchestrator.model import Agent, Completed, Entry, Host, Job, Room, RunState, TreeLink
 from orchestrator.model.answers import LONG, SHORT, Between, Like, Malformed, Most, decoded, malformed
 from orchestrator.model.checkpoints import Snapshots
 from orchestrator.model.plain import last_words, plain
 from orchestrator.model.stores import Grant
+from orchestrator.runtime import space
 
 T = TypeVar("T")
 
@@ -360,7 +361,11 @@ def _refusal(done: Completed) -> OrchError:
         said = decoded(_Refusal, done.stderr)
     except Malformed:
         words = last_words(done.stderr) or "it said nothing"
+        if done.returncode == space.STATUS:
+            return DiskFull(f"The machine's disk is full: {words}")
         return HostError(f"The runtime there ended with status {done.returncode}: {words}")
+    if said.kind == space.KIND:
+        return DiskFull(f"The machine's disk is full: {plain(said.error)}")
     if said.kind == "truncated":
         return OutputShrank(
             plain(said.error), exists="The run itself continues.", next_command="orch logs -f"

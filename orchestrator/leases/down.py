@@ -21,7 +21,7 @@ from orchestrator.errors import (
 from orchestrator.leases.down_all import ApproveDeletion, down_all
 from orchestrator.leases.remains import command_to_fetch, describe_remains
 from orchestrator.ledger import Lease, Ledger
-from orchestrator.ledger.events import DeleteIntent, LeaseClosed, LedgerEvent, MachineEnded
+from orchestrator.ledger.events import DeleteIntent, LeaseClosed, LedgerEvent, MachineEnded, RunRefused
 from orchestrator.model import DownReport, Machine, Progress, Provider, RunRecord
 from orchestrator.model.counted import few
 from orchestrator.model.outcomes import ExitReason
@@ -33,6 +33,9 @@ from orchestrator.session.owner import forget_folder
 from orchestrator.session.project import Project
 from orchestrator.session.reach import ending_of_machine, require_seen
 from orchestrator.session.work_locks import changing, starting
+
+_BEGINS_WITHIN = 60.0
+"""Seconds from the announcement of a run to its begin on the machine."""
 
 
 def down(
@@ -210,8 +213,10 @@ def _end_on(
     lease = note_ends(project.ledger(lease.id), provider, lease, machines)
     if machines and not discard:
         lease = unrecorded.require(project, lease, provider, machines)
+    if machines and lease.active and not discard:
+        lease = _without_unbegun(project, lease, provider, machines[0])
     if machines and lease.uncollected and not discard:
-        raise _refuse(project, lease, provider, machines[0])
+        raise _refuse(lease)
     if machines:
         if lease.uncollected:
             notice(tell, f"Discarding the results of {', '.join(run.run_id for run in lease.uncollected)}")
@@ -276,13 +281,21 @@ def _unasked(lease: Lease, unseen: Mapping[str, ProviderError]) -> CleanupUnprov
     )
 
 
-def _refuse(project: Project, lease: Lease, provider: Provider, machine: Machine) -> Busy:
-    """Return the refusal to delete a machine that has active runs, or results that are nowhere else."""
-    if lease.active:
-        from orchestrator.leases.lease_status import runs_now
+def _without_unbegun(project: Project, lease: Lease, provider: Provider, machine: Machine) -> Lease:
+    """Return the lease after its machine was asked about its active runs. One that was announced a minute
+    ago, and of which the machine has nothing, did not begin: the call that announced it was killed.
+    """
+    from orchestrator.leases.lease_status import runs_now
 
-        runs_now(project, lease, provider, machine)
-        lease = project.ledger(lease.id).lease()
+    ledger, states = project.ledger(lease.id), runs_now(project, lease, provider, machine)
+    for run in lease.runs.values():
+        if states.get(run.run_id) == "absent" and lease.now() - run.started_at > _BEGINS_WITHIN:
+            ledger.record(RunRefused(run.run_id, "It never began: the call that announced it was killed."))
+    return ledger.lease()
+
+
+def _refuse(lease: Lease) -> Busy:
+    """Return the refusal to delete a machine that has active runs, or results that are nowhere else."""
     ended = [run.run_id for run in lease.uncollected if run.exit_reason is not None]
     active, ids = ", ".join(lease.active), ", ".join(ended)
     goes_on = f"{active} {'is' if len(lease.active) == 1 else 'are'} running on the machine" if active else ""

@@ -233,6 +233,15 @@ class RunBegan(LedgerEvent):
 
 
 @dataclass(frozen=True)
+class RunRefused(LedgerEvent):
+    """The machine did not start a run that was announced: it has none of it."""
+
+    kind = "run.refused"
+    run_id: str
+    detail: _Text
+
+
+@dataclass(frozen=True)
 class RunEnded(LedgerEvent):
     kind = "run.ended"
     run_id: str

@@ -29,6 +29,7 @@ from orchestrator.ledger.events import (
     RunFound,
     RunLost,
     RunQueued,
+    RunRefused,
     RunReleased,
     RunResumed,
     RunStarted,
@@ -151,6 +152,8 @@ class Sum:
             case RunFound(run_id, draft):
                 found = {"run_id": run_id, "started_at": time, "draft": draft, "by": by, "found": True}
                 self._runs[run_id] = found
+            case RunRefused(run_id):
+                self._runs.pop(run_id, None)
             case RunQueued(run_id):
                 self._runs[run_id].update(queued=True)
             case RunBegan(run_id):

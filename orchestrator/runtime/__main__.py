@@ -1,7 +1,8 @@
 """The verbs of the runtime: `python -IS <root>/enter.py VERB …`.
 
 A verb prints one JSON object to standard output, unless it says otherwise; errors go to standard error as
-plain text. Exit status 2: the command line was wrong. Without -S: verbs that look at installed packages.
+plain text. Exit status 2: the command line was wrong; 28: the machine's disk is full. Without -S: verbs that
+look at installed packages.
 """
 
 from __future__ import annotations
@@ -9,6 +10,8 @@ from __future__ import annotations
 import importlib
 import sys
 from typing import List, Optional
+
+from .space import STATUS, is_full
 
 VERBS = {
     "scan": "transfer.tree",
@@ -47,7 +50,13 @@ def main(argv: Optional[List[str]] = None) -> int:
         return 2
     module = VERBS[arguments[0]]
     verb_main = importlib.import_module(f".{module}", __package__).main
-    return int(verb_main(arguments if module in _SHARED else arguments[1:]))
+    try:
+        return int(verb_main(arguments if module in _SHARED else arguments[1:]))
+    except OSError as error:
+        if not is_full(error):
+            raise
+        print(error, file=sys.stderr)
+        return STATUS
 
 
 if __name__ == "__main__":

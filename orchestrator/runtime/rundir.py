@@ -30,8 +30,8 @@ _RUN_ID = re.compile(r"[A-Za-z0-9][A-Za-z0-9._:+@=-]{0,127}")
 
 
 class RunError(Exception):
-    """A request for a run that cannot be served. `kind`: invalid, conflict, stage, taken, absent, truncated
-    or failed. `by`: for taken, the run of the user that has to end first.
+    """A request for a run that cannot be served. `kind`: invalid, conflict, stage, taken, absent, truncated,
+    full or failed. `by`: for taken, the run of the user that has to end first.
     """
 
     def __init__(self, kind: str, message: str, by: str = "") -> None:

@@ -9,7 +9,7 @@ from dataclasses import dataclass, replace
 from typing import Annotated
 
 from orchestrator import stack
-from orchestrator.errors import HostError, HostKeyError, LoginRefused, StackError
+from orchestrator.errors import DiskFull, HostError, HostKeyError, LoginRefused, StackError
 from orchestrator.ledger import Lease, Ledger
 from orchestrator.ledger.events import MachineArmed, MachineReached
 from orchestrator.model import (
@@ -32,6 +32,7 @@ from orchestrator.model.progress import doing, notice
 from orchestrator.profile import Profile
 from orchestrator.profile.resolve import lock_command
 from orchestrator.providers import open_provider
+from orchestrator.runtime import space
 from orchestrator.runtime.attest.facts import environment as acting_variables
 from orchestrator.session import local_ssd, unrecorded
 from orchestrator.session.connect import connect_verified, is_answering
@@ -104,6 +105,8 @@ class Session:
         power_off = self.machine.detail.get("power_off")  # needed unless the login user is root
         argv = (*argv, "--", *power_off) if power_off else argv
         done = self.host.run(argv, timeout=30)
+        if done.returncode == space.STATUS:
+            raise DiskFull(f"The machine's disk is full: {last_words(done.stderr)}")
         if done.returncode != 0:
             raise HostError(
                 f"The machine could not start its idle watch: {last_words(done.stderr)}",

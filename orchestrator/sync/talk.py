@@ -7,10 +7,11 @@ from dataclasses import dataclass
 from types import TracebackType
 from typing import Annotated, Any, TypeVar
 
-from orchestrator.errors import HostError, SyncError
+from orchestrator.errors import DiskFull, HostError, OrchError, SyncError
 from orchestrator.model import Agent, Host
 from orchestrator.model.answers import LONG, Count, Like, Malformed, Most, malformed, parsed, value
 from orchestrator.model.plain import last_words, plain
+from orchestrator.runtime import space
 from orchestrator.runtime.transfer import frames
 from orchestrator.sync.scan import shown
 
@@ -104,7 +105,7 @@ class Talk:
         """Return the error for a message that orch's runtime never sends."""
         return malformed(self._host.name, self._verb, why)
 
-    def broken(self) -> SyncError:
+    def broken(self) -> OrchError:
         """Return the error for a conversation that ended early, with the last output of the other side.
 
         Raise HostError if contact was lost, or if the command on the other side does not end.
@@ -112,6 +113,8 @@ class Talk:
         self._channel.close_stdin()
         done = self._channel.wait(_LAST_WORDS_WITHIN)
         said = last_words(done.stderr) or "it said nothing"
+        if done.returncode == space.STATUS:
+            return DiskFull(f"The disk of {self._host.name} is full: {said}")
         return SyncError(
             f"`{self._verb}` on {self._host.name} ended with {done.returncode} in the middle of a transfer: "
             f"{said}"
@@ -140,7 +143,7 @@ class _Refusal:
     path: str = ""
 
 
-def _refusal(name: str, said: _Refusal) -> SyncError:
+def _refusal(name: str, said: _Refusal) -> OrchError:
     if said.error == "disk_full":
         return SyncError(
             f"The disk of {name} is too small: {_bytes(said.needed)} are needed, "
@@ -157,6 +160,8 @@ def _refusal(name: str, said: _Refusal) -> SyncError:
         return SyncError(
             f"{shown([said.path])} on {name} differs from what was sent. Another program writes there."
         )
+    if said.error == "no_space":
+        return DiskFull(f"The disk of {name} is full: {plain(said.text)}.")
     if said.error == "no_mount":
         return CannotStream(name, plain(said.text))
     if said.error.startswith(_OBJECT):

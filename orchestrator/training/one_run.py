@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import shlex
 from collections.abc import Iterator
 from contextlib import contextmanager
 from dataclasses import replace
@@ -9,6 +10,7 @@ from dataclasses import replace
 from orchestrator import jobs
 from orchestrator.errors import (
     DeadlineReached,
+    DiskFull,
     HostError,
     LocalError,
     OrchError,
@@ -204,6 +206,11 @@ def opened(
             raise
         except OrchError as error:
             error.exists = error.exists or _still_running(session)
+            if isinstance(error, DiskFull) and not error.next_command:
+                error.next_command = (
+                    f"raise resources.disk in {shlex.quote(str(profile.path))}, then: "
+                    f"orch down && {lease.up_command} && {again}"
+                )
             raise
 
 

@@ -7,9 +7,9 @@ from dataclasses import asdict, replace
 from typing import Any
 
 from orchestrator import jobs
-from orchestrator.errors import NOTHING_RUNS, Busy, StackMismatch, UsageError
+from orchestrator.errors import NOTHING_RUNS, Busy, HostError, RunFailed, StackMismatch, UsageError
 from orchestrator.ledger import FIRST, Draft, LeasedRun, Retried, Try
-from orchestrator.ledger.events import RunResumed, RunStarted, RunSuperseded
+from orchestrator.ledger.events import RunRefused, RunResumed, RunStarted, RunSuperseded
 from orchestrator.model import (
     Agent,
     Difference,
@@ -281,16 +281,27 @@ def _start(session: Session, run_id: str, options: RunOptions) -> bool:
         grant = upload_grant(session, run)
         with other_runs.naming_other_run(session):
             started = follow.reconnecting(session, lambda: _begun(session, job, saved, grant, options.queued))
-    except Busy:
-        raise
-    except UsageError as refused:
-        refused.exists = f"{session.machine.id} is still running, at ${session.machine.price:.2f}/h."
-        refused.next_command = f"orch logs -f {run_id} && orch pull {run_id}    # the active run"
+    except (UsageError, RunFailed) as refused:
+        if _has_none(session, run_id):
+            session.ledger.record(RunRefused(run_id, refused.message))
+            _not_started(session, run_id, run.draft, refused.message)
+        elif not isinstance(refused, Busy):
+            refused.next_command = f"orch logs -f {run_id} && orch pull {run_id}    # the active run"
         raise
     if started:
         follow.note_place(session.ledger, run_id, started)
         session.progress.say(f"{'Queued' if started.state == 'queued' else 'Training'}: {run_id}")
     return started is not None
+
+
+def _has_none(session: Session, run_id: str) -> bool:
+    """Whether the machine says that it has no run of that id: it did not begin. False if it does not
+    answer.
+    """
+    try:
+        return jobs.state(session.host, session.agent, run_id).state == "absent"
+    except HostError:
+        return False
 
 
 def _begun(

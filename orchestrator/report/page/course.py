@@ -91,6 +91,8 @@ def _of_run(found: LedgerEvent) -> _Words | None:
         case told.RunCollected():
             left = f"; {len(found.left)} files stayed there" if found.left else ""
             return "results downloaded", f"{found.run_id}{left}", State.NOTE if left else State.OK
+        case told.RunRefused():
+            return "run not started", f"{found.run_id}: {found.detail}", State.NOTE
         case told.RunReleased():
             return "results released on the machine", found.run_id, State.NONE
         case told.RunSuperseded():

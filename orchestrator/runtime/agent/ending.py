@@ -6,12 +6,14 @@ import enum
 import os
 import re
 import signal
+import tempfile
 from dataclasses import dataclass
 from typing import Any, Dict, Optional, Sequence, Tuple
 
 from .. import cgroups
 from ..processes import describe_signal
 from ..rundir import open_plain
+from ..space import is_full
 
 _TAIL = 1 << 16
 _ROOM = 1 << 20
@@ -175,16 +177,21 @@ def since(before: Optional[int], now: Optional[int]) -> Optional[int]:
 
 
 def full_file_system(*paths: str) -> Optional[str]:
-    """Return the first of the paths whose file system has no space for data or for another file."""
-    for path in paths:
-        try:
-            about = os.statvfs(path)
-        except OSError:
-            continue
-        free = about.f_bfree if os.geteuid() == 0 else about.f_bavail
-        if free * about.f_frsize < _ROOM or (about.f_files and about.f_ffree == 0):
-            return path
-    return None
+    """Return the first of the folders in which no further MiB can be written.
+
+    That is tried: how much of a disk's reserve this user may use cannot be asked.
+    """
+    return next((path for path in paths if not _has_room(path)), None)
+
+
+def _has_room(folder: str) -> bool:
+    try:
+        with tempfile.TemporaryFile(dir=folder) as file:
+            file.write(bytes(_ROOM))
+            file.flush()
+    except OSError as error:
+        return not is_full(error)
+    return True
 
 
 def data_denied(log_tail: bytes, cwd: str, places: Sequence[str]) -> Optional[str]:

@@ -30,6 +30,7 @@ from typing import Any, Dict, List, Optional
 
 from .. import processes, rundir
 from ..rundir import GRACE, RunDir, RunError
+from ..space import KIND, is_full
 
 REFUSED = 3
 _POLL = 0.05
@@ -43,7 +44,9 @@ def main(argv: List[str]) -> int:
         return _refuse(error.kind, error.message, error.by)
     except OSError as error:  # for example a full disk, or a folder without write permission
         where = f": {error.filename}" if error.filename else ""
-        return _refuse("failed", f"The machine could not do it: {error.strerror}{where}.")
+        return _refuse(
+            KIND if is_full(error) else "failed", f"The machine could not do it: {error.strerror}{where}."
+        )
 
 
 def _refuse(kind: str, message: str, by: str = "") -> int:

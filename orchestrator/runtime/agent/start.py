@@ -14,6 +14,7 @@ from typing import Any, Callable, Dict, Optional, Sequence, Tuple
 
 from .. import rundir
 from ..rundir import RunDir, RunError
+from ..space import KIND, is_full
 from ..transfer.stage import stage
 from . import queueing
 from .command import Command, command
@@ -96,7 +97,8 @@ def _begin(run: RunDir, spec: Dict[str, Any], lock: int) -> None:
         if spec["observe_steps"] > 0:
             os.makedirs(run.observe, exist_ok=True)
     except OSError as error:
-        raise RunError("stage", f"The run's folder could not be created: {error}.") from error
+        kind = KIND if is_full(error) else "stage"
+        raise RunError(kind, f"The run's folder could not be created: {error}.") from error
     _detach(run, wanted, spec, lock)
 
 

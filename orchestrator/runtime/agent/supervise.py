@@ -250,7 +250,7 @@ class Supervision:
             observed=ending.stopped_after_steps(self._run.observe, self._job.pid),
             group_kills=ending.since(self._kills.group, now.group),
             global_kills=ending.since(self._kills.everywhere, now.everywhere),
-            full=ending.full_file_system(self._command.cwd, self._run.root),
+            full=ending.full_file_system(self._command.cwd, self._run.root) if ended.status else None,
             log_tail=log_tail,
             data_denied=ending.data_denied(log_tail, self._command.cwd, read_only(self._run)),
             not_found=self._job.failure(),

@@ -31,6 +31,7 @@ import sys
 import time
 from typing import Any, Callable, Dict, Iterator, List, NamedTuple, Sequence, Tuple
 
+from ..space import is_full
 from . import record, tree
 from .confined import Confined
 from .entries import Difference, Row, difference, digest, first_difference, hostile, raw
@@ -77,7 +78,7 @@ def serve(root: str, read: Read, write: Write) -> int:
     except Broken as error:
         print(f"The tree was left as it was: {error}.", file=sys.stderr)
     except OSError as error:
-        say({"error": "failed", "text": str(error)})
+        say({"error": "no_space" if is_full(error) else "failed", "text": str(error)})
     else:
         return 0
     return 1
