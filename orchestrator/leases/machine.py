@@ -24,18 +24,17 @@ from orchestrator.leases.lease_status import machine_facts
 from orchestrator.leases.left_out import LeftOut, is_lasting, leads_apart, leads_on
 from orchestrator.leases.offered import avoiding, planned_of
 from orchestrator.leases.settle import settle
-from orchestrator.leases.specs import specs_of
+from orchestrator.leases.specs import made_for_others, specs_of
 from orchestrator.leases.waiting import CapacityWait
 from orchestrator.ledger import Lease, Ledger
 from orchestrator.ledger.events import CreateAccepted, CreateIntent, CreateRefused, DeleteIntent
-from orchestrator.model import LABEL_SPEC, Machine, MachineSpec, Place, Progress, Provider
+from orchestrator.model import Machine, MachineSpec, Place, Progress, Provider
 from orchestrator.model.machines import since_start
 from orchestrator.model.progress import notice
 from orchestrator.plan import Delete, Keep, Plan, disk_cost
 from orchestrator.profile import Profile
 from orchestrator.providers import undecided
 from orchestrator.runs.retries import failed_places
-from orchestrator.runs.spec import spec_labels
 from orchestrator.session import team, unrecorded
 from orchestrator.session.machines import end_and_prove, note_ends
 from orchestrator.session.owner import owner
@@ -106,13 +105,8 @@ def _adopt(
     ledger: Ledger, lease: Lease, provider: Provider, machine: Machine, wanted: Profile, tell: Progress
 ) -> None:
     """Adopt a machine whose create call has no recorded end; the last effects of that call are repeated."""
-    spec = spec_labels(lease.id, wanted, "")[LABEL_SPEC]
-    if machine.labels.get(LABEL_SPEC) not in (None, spec):
-        raise UsageError(
-            f"The machine {machine.id} was created for other resources than {wanted.name} asks for now.",
-            exists=f"It is still running, at ${machine.price:.2f}/h.",
-            next_command=f"orch down --lease {lease.id} && {ledger.lease().up_command}",
-        )
+    if refusal := made_for_others(lease, machine, wanted):
+        raise refusal
     if lease.machine is None or lease.machine["id"] != machine.id:
         number = lease.attempts[-1].number if lease.attempts else 0
         guarded = provider.guard(machine, max(0.0, wanted.max_duration - (machine.age_now or 0.0)))

@@ -16,6 +16,7 @@ from orchestrator.leases import foreseen
 from orchestrator.leases.egress import region_of_data, transfer_warnings
 from orchestrator.leases.images import images_for, recorded_images
 from orchestrator.leases.remains import naming
+from orchestrator.leases.specs import made_for_others
 from orchestrator.ledger import Lease
 from orchestrator.model import Machine, Need, Offer, Place, Provider, clouds
 from orchestrator.plan import Keep, Plan
@@ -44,9 +45,24 @@ def foreseen_plan(project: Project, wanted: Profile, overrides: Sequence[str]) -
         planned = planned_of(wanted, provider, machines)
         planned = _with_image(project, wanted, provider, planned)
         foreseen.refuse_idle_gpu(wanted)
+    planned = _without_others(planned, lease, wanted) if lease else planned
     known = (*planned.warnings, *_data_warnings(wanted, planned))
     planned = planned if planned.keeps else replace(planned, nodes=wanted.resources.nodes)
     return replace(planned, warnings=(*known, *foreseen.foreseen_problems(wanted)))
+
+
+def _without_others(planned: Plan, lease: Lease, wanted: Profile) -> Plan:
+    """Return the plan with a warning if it keeps a machine that was created for other resources."""
+    kept = [action for action in planned.actions if isinstance(action, Keep)]
+    refusal = made_for_others(lease, kept[0].machine, wanted) if kept else None
+    if refusal is None:
+        return planned
+    actions = [
+        replace(action, reason="it was created for other resources") if isinstance(action, Keep) else action
+        for action in planned.actions
+    ]
+    warning = f"`up` will stop: {refusal.message} To replace it: {refusal.next_command}"
+    return replace(planned, actions=tuple(actions), warnings=(*planned.warnings, warning))
 
 
 def _with_image(project: Project, wanted: Profile, provider: Provider | None, planned: Plan) -> Plan:

@@ -6,9 +6,10 @@ from collections.abc import Iterator, Sequence
 from datetime import UTC, datetime, timedelta
 from typing import NamedTuple
 
+from orchestrator.errors import UsageError
 from orchestrator.leases.images import Images
 from orchestrator.ledger import Attempt, Lease
-from orchestrator.model import MachineSpec, Offer, clouds
+from orchestrator.model import LABEL_SPEC, Machine, MachineSpec, Offer, clouds
 from orchestrator.profile import Profile
 from orchestrator.runs.spec import spec_labels, user_data
 
@@ -92,4 +93,18 @@ def _spec(
         identity=need.identity,
         own_labels=wanted.labels,
         group=wish.group,
+    )
+
+
+def made_for_others(lease: Lease, machine: Machine, wanted: Profile) -> UsageError | None:
+    """Return the refusal to use a machine that was created for other resources than the profile asks for now;
+    None if it was created for these.
+    """
+    spec = spec_labels(lease.id, wanted, "")[LABEL_SPEC]
+    if machine.labels.get(LABEL_SPEC) in (None, spec):
+        return None
+    return UsageError(
+        f"The machine {machine.id} was created for other resources than {wanted.name} asks for now.",
+        exists=f"It is still running, at ${machine.price:.2f}/h.",
+        next_command=f"orch down --lease {lease.id} && {lease.up_command}",
     )
