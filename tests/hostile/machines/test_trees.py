@@ -32,6 +32,10 @@ def piece(data: bytes) -> bytes:
     return struct.pack(">I", len(data)) + data
 
 
+def last(data: bytes) -> bytes:
+    return struct.pack(">I", len(data) | 1 << 31) + data
+
+
 @pytest.fixture(scope="module")
 def agent(tmp_path_factory: pytest.TempPathFactory) -> Agent:
     base = tmp_path_factory.mktemp("base")
@@ -116,12 +120,16 @@ def test_sending_to_one_that_never_ends(agent: Agent, tmp_path: Path, instead: t
 
 BODIES: dict[str, bytes] = {
     "nothing": b"",
-    "other bytes": piece(b"other") + piece(b""),
-    "fewer bytes": piece(b"hel") + piece(b""),
-    "no bytes": piece(b""),
-    "more bytes": piece(b"hello and more") + piece(b""),
-    "more and more": piece(b"x" * (1 << 20)) * 100 + piece(b""),
+    "other bytes": last(b"other"),
+    "other bytes in pieces": piece(b"oth") + last(b"er"),
+    "fewer bytes": last(b"hel"),
+    "no bytes": last(b""),
+    "more bytes": last(b"hello and more"),
+    "more and more": piece(b"x" * (1 << 20)) * 100 + last(b""),
+    "the right bytes and no end": piece(b"hello"),
+    "no bytes and no end": piece(b"") * 10_000,
     "a piece without end": struct.pack(">I", 0xFFFFFFF0) + b"x" * 1000,
+    "a piece that is long": struct.pack(">I", 0x7FFFFFF0) + b"x" * 1000,
     "gone": GONE + frame("why"),
     "gone for no reason": GONE + b"{",
     "gone and gone": GONE * 10_000,
