@@ -144,8 +144,11 @@ class Ways:
         return self.tree / f"d{number % 100:02}" / f"file-{number}"
 
     def _push(self, host: Host, name: str) -> None:
-        scan = sync.scan(self.tree, cache=self.folder / f"cache-{name}-{self.round}")
-        sync.push(host, self.agent, scan, f"{name}-{self.round}")
+        """As `orch train` sends a tree."""
+        name = f"{name}-{self.round}"
+        sync.push_latest(
+            host, self.agent, lambda: sync.scan(self.tree, cache=self.folder / f"cache-{name}"), name
+        )
 
     def _connect(self) -> Host:
         known = self.folder / "known_hosts"

@@ -41,6 +41,10 @@ class Difference(NamedTuple):
         return bool(self.content or self.shape or self.remove)
 
 
+FINGERPRINT = 16
+"""Hexadecimal digits that tell the rows of two trees apart. That they are equal proves nothing."""
+
+
 def raw(text: str) -> bytes:
     return text.encode("utf-8", "surrogateescape")
 
@@ -56,6 +60,16 @@ def ordered(rows: Sequence[Row]) -> List[Row]:
 def digest(rows: Sequence[Row]) -> str:
     """Return the SHA-256 over every field of every row, in the order of the paths' bytes."""
     return hashlib.sha256(json.dumps(ordered(rows), separators=(",", ":")).encode()).hexdigest()
+
+
+def fingerprints(rows: Sequence[Row]) -> List[str]:
+    """Return FINGERPRINT hexadecimal digits for each row, which depend on every field of it."""
+    return [
+        hashlib.sha256(
+            raw(f"{path}\0{kind}\0{size}\0{mode}\0{hashed}\0{target}")
+        ).hexdigest()[:FINGERPRINT]
+        for path, kind, size, mode, hashed, target in rows
+    ]
 
 
 def difference(have: Sequence[Row], want: Sequence[Row]) -> Difference:
@@ -186,10 +200,16 @@ def _conflicts(rows: Sequence[Row]) -> Iterator[Tuple[str, str]]:
         if row.path in kinds:
             yield row.path, "it is named twice"
         kinds[row.path] = row.kind
+    good = set()
     for path in kinds:
-        for above in parents(path):
-            if kinds.get(above, "dir") != "dir":
-                yield path, f"{above} is a {kinds[above]}, and cannot hold it"
+        folder = path.rpartition("/")[0]
+        if folder in good:
+            continue
+        blocks = [above for above in parents(path) if kinds.get(above, "dir") != "dir"]
+        for above in blocks:
+            yield path, f"{above} is a {kinds[above]}, and cannot hold it"
+        if not blocks:
+            good.add(folder)
 
 
 def _collisions(rows: Sequence[Row]) -> Iterator[Tuple[str, str]]:
