@@ -187,8 +187,8 @@ class _Gathered(NamedTuple):
 def _gather(transfer: _Transfer, rows: Sequence[Row], places: _Places) -> _Gathered:
     """Have the bytes of all rows here, transferring those that are neither staged nor in place."""
     lacking = _not_staged(places, rows)
-    there = any(os.scandir(places.target.fd))
-    missing = [row for row in lacking if not (there and _is_here(places.target, row))]
+    empty = not os.listdir(places.target.fd)
+    missing = [row for row in lacking if empty or not _is_here(places.target, row)]
     staged = {row.path for row in rows if row.kind == "file"}.difference(row.path for row in lacking)
     _check_room(places.part, sum(row.size for row in missing))
     if not missing:
@@ -281,8 +281,8 @@ def _fetch_one(talk: Talk, places: _Places, row: Row, made: set[str], *, as_read
     """Download one file into staging and return its row; with `as_read`, with the size and hash of what
     arrived. `made`: the folders of the staging that exist, to which those above the file are added.
 
-    Raise _Changed if the content is not the listed one. A file that did not arrive whole stays in staging, where
-    the next attempt reads it and removes it.
+    Raise _Changed if the content is not the listed one. A file that did not arrive whole stays in staging,
+    where the next attempt reads it and removes it.
     """
     for folder in parents(row.path):
         if folder not in made:
@@ -307,7 +307,7 @@ def _receive(talk: Talk, fd: int, row: Row) -> Row:
             raise frames.Broken("more arrived than was requested")
         hasher.update(piece)
         write_all(fd, piece)
-    os.fchmod(fd, row.mode | 0o600)
+    os.fchmod(fd, row.mode | 0o400)  # it can be read if this attempt is interrupted
     return row._replace(size=size, digest=hasher.hexdigest())
 
 

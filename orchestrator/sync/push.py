@@ -7,6 +7,7 @@ import re
 from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager, suppress
 from dataclasses import dataclass
+from operator import attrgetter
 from typing import Annotated, Any
 
 from orchestrator.errors import SyncError
@@ -19,6 +20,7 @@ from orchestrator.sync.scan import Scan, shown
 from orchestrator.sync.talk import Changed, Talk
 
 _ATTEMPTS = 3
+_ROW = attrgetter(*Row._fields)
 _NAME = re.compile(r"[A-Za-z0-9_-]+\Z")
 
 
@@ -141,7 +143,7 @@ def _send(talk: Talk, scan: Scan, name: str, progress: Progress) -> tuple[list[E
 
 def _changes(scan: Scan, there: str) -> dict[str, Any]:
     """Return what turns the rows with the fingerprints `there` into those of the scan."""
-    rows = [Row(*_fields(entry)) for entry in scan.manifest.entries]
+    rows = [Row._make(_ROW(entry)) for entry in scan.manifest.entries]
     here = fingerprints(rows)
     theirs = [there[at : at + FINGERPRINT] for at in range(0, len(there), FINGERPRINT)]
     ours, known = set(here), set(theirs)
@@ -149,7 +151,7 @@ def _changes(scan: Scan, there: str) -> dict[str, Any]:
     return {
         "drop": [number for number, printed in enumerate(theirs) if printed not in ours],
         "rows": new,
-        "mtimes": [scan.mtimes.get(row.path, 0) for row in new],
+        "mtimes": [scan.mtimes.get(path, 0) for path, *_ in new],
     }
 
 
@@ -192,7 +194,3 @@ def _opener(scan: Scan) -> Iterator[Callable[[str], int]]:
 def _content(opened: Callable[[str], int], entry: Entry) -> Iterator[bytes]:
     """Yield as many bytes of a file as its entry lists; the file may have grown since."""
     yield from frames.first_bytes(pieces(opened(entry.path)), entry.size)
-
-
-def _fields(entry: Entry) -> tuple[str, str, int, int, str, str]:
-    return entry.path, entry.kind, entry.size, entry.mode, entry.digest, entry.target

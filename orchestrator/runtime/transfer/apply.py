@@ -12,9 +12,9 @@ The protocol, in frames, on standard input and output:
     server  {"digest"}                             of the resulting tree
     server  {"error", "text", …}                   at any time; the end
 
-The client never waits between its first three messages but for the fingerprints, which are there by the time
-that it has scanned its tree. The lock is taken when the digest has come: not while a client hashes. If the tree
-changed until then, it is looked at again.
+Before the client needs the fingerprints it scans its own tree, so that both sides look at the same time. The
+lock is taken when the digest has come, not while a client hashes. If the tree changed until then, it is
+looked at again.
 
 Beside the folder are `<root>.part/`, which holds bodies, named by their hashes, until all have come, and
 `<root>.manifest.json`: the tree as it was left, with the stamps that identify unchanged files. With `single`,
@@ -37,8 +37,18 @@ import time
 from typing import Any, Callable, Dict, Iterator, List, NamedTuple, Optional, Sequence, Tuple
 
 from . import record, tree
-from .confined import Confined
-from .entries import Difference, Row, difference, digest, fingerprints, first_difference, hostile, ordered, raw
+from .confined import Confined, write_all
+from .entries import (
+    Difference,
+    Row,
+    conflicts,
+    difference,
+    digest,
+    fingerprints,
+    first_difference,
+    hostile,
+    ordered,
+)
 from .frames import PIECE, Broken, Gone, Read, Write, receive, receive_body, send
 
 _PATIENCE = 10.0
@@ -132,11 +142,13 @@ def _wanted(announced: Seen, message: Dict[str, Any], wanted: str) -> Wanted:
     dropped = set(message["drop"])
     kept = [row for number, row in enumerate(announced.rows) if number not in dropped]
     want = ordered([*kept, *rows])
-    refuse_hostile(want)
+    refuse_hostile(rows)
+    for path, why in conflicts(want):
+        raise Refused("hostile", f"{path!r} is refused: {why}.", path=path)
     if digest(want) != wanted:
         raise Refused("failed", "The list of files is not the one that was announced.")
     mtimes = {path: stamp[1] for path, (stamp, _) in announced.known.items()}
-    mtimes.update(zip((row.path for row in rows), message["mtimes"]))
+    mtimes.update(zip((row.path for row in rows), message["mtimes"]))  # noqa: B905  (`strict` came after 3.9)
     return Wanted(want, mtimes)
 
 
@@ -155,7 +167,7 @@ def _become(root: str, have: List[Row], want: Wanted, read: Read, say: Say) -> t
             raise full(stage, size)
         say({"need": need, "remove": len(change.remove)})
         try:
-            _receive(inside, bodies, read)
+            _receive(inside, bodies, want.mtimes, read)
             return _settle(target, inside, want, change)
         except OSError as error:
             if error.errno not in _FULL:
@@ -222,8 +234,8 @@ def _see(root: str, verify: bool) -> Seen:
 
 
 def _now(seen: Seen, root: str, verify: bool) -> Seen:
-    """Return the tree at `root`, which is locked: as it was seen, if that was just now, and no sync and no run
-    has touched it since."""
+    """Return the tree at `root`, which is locked: as it was seen, if that was just now, and if no sync and no
+    run has touched it since."""
     recent = time.monotonic() - seen.at < _RECENT
     if recent and root == seen.root and seen.mark is not None and seen.mark == record.mark(root):
         return seen
@@ -273,34 +285,32 @@ def full(place: str, needed: int) -> Refused:
     return Refused("disk_full", f"{needed} bytes are needed and {left} are free.", needed=needed, free=left)
 
 
-def _receive(stage: Confined, rows: Sequence[Row], read: Read) -> None:
+def _receive(stage: Confined, rows: Sequence[Row], mtimes: Dict[str, int], read: Read) -> None:
     """Receive every body. Raises Refused with the paths of files that do not match their rows."""
     changed = []
     for row in rows:
-        hasher = hashlib.sha256()
-        fd = os.open(
-            "incoming", os.O_WRONLY | os.O_CREAT | os.O_TRUNC | os.O_NOFOLLOW, 0o600, dir_fd=stage.fd
-        )
+        fd = stage.create_file(row.digest)
         try:
-            with open(fd, "wb", buffering=0) as file:
-                for piece in receive_body(read):
-                    hasher.update(piece)
-                    _write_all(file, piece)
+            hashed = _receive_one(fd, read)
+            os.fchmod(fd, row.mode & 0o777 | 0o400)  # it can be read if this attempt is interrupted
+            os.utime(fd, ns=(mtimes[row.path],) * 2)
         except Gone:
+            hashed = ""
+        finally:
+            os.close(fd)
+        if hashed != row.digest:
+            stage.remove(row.digest)
             changed.append(row.path)
-            continue
-        if hasher.hexdigest() != row.digest:
-            changed.append(row.path)
-            continue
-        os.rename("incoming", row.digest, src_dir_fd=stage.fd, dst_dir_fd=stage.fd)
     if changed:
         raise Refused("changed", "Files changed while they were sent.", paths=changed)
 
 
-def _write_all(file: Any, data: bytes) -> None:
-    view = memoryview(data)
-    while view:
-        view = view[file.write(view) :]
+def _receive_one(fd: int, read: Read) -> str:
+    hasher = hashlib.sha256()
+    for piece in receive_body(read):
+        hasher.update(piece)
+        write_all(fd, piece)
+    return hasher.hexdigest()
 
 
 # ---------------------------------------------------------------- putting files in place
@@ -316,12 +326,12 @@ def _settle(target: Confined, stage: Confined, want: Wanted, change: Difference)
     for number in change.content:
         left[want.rows[number].digest] = left.get(want.rows[number].digest, 0) + 1
     content, placed = set(change.content), {}
-    for number in sorted(content | set(change.shape), key=lambda number: raw(want.rows[number].path)):
+    for number in sorted(content | set(change.shape)):
         row = want.rows[number]
         if number in content:
             left[row.digest] -= 1
             source = row.digest if not left[row.digest] else _copy(stage, row.digest)
-            placed[row.path] = (_place(target, stage, source, row, want.mtimes.get(row.path, 0)), row.digest)
+            placed[row.path] = (_place(target, stage, source, row, want.mtimes[row.path]), row.digest)
         elif row.kind == "dir":
             target.make_folder(row.path, row.mode)
         elif row.kind == "link":
@@ -341,15 +351,18 @@ def _copy(stage: Confined, name: str) -> str:
 
 def _place(target: Confined, stage: Confined, source: str, row: Row, mtime: int) -> tree.Stamp:
     """Rename a staged file to its place, with its mode and time; returns its new stamp."""
+    staged = os.stat(source, dir_fd=stage.fd, follow_symlinks=False)
+    if (staged.st_mode & 0o7777, staged.st_mtime_ns) != (row.mode & 0o777, mtime):
+        fd = stage.open_file(source)
+        try:
+            os.fchmod(fd, row.mode & 0o777)
+            os.utime(fd, ns=(mtime, mtime))
+        finally:
+            os.close(fd)
     folder, name = target.at(row.path)
-    fd = stage.open_file(source)
-    try:
-        os.fchmod(fd, row.mode & 0o777)
-        os.utime(fd, ns=(mtime, mtime))
-        os.rename(source, name, src_dir_fd=stage.fd, dst_dir_fd=folder)
-        return tree.stamp_of(os.fstat(fd))
-    finally:
-        os.close(fd)
+    os.rename(source, name, src_dir_fd=stage.fd, dst_dir_fd=folder)
+    size, seen, _, ctime, device = tree.stamp_of(os.stat(name, dir_fd=folder, follow_symlinks=False))
+    return size, seen, staged.st_ino, ctime, device  # of the staged file, whatever has its name now
 
 
 def expose(place: str, name: str, root: str) -> None:

@@ -1,7 +1,7 @@
 """Frames, in which both sides exchange messages and file bodies over one channel, each with its length first.
 
-A message is JSON. A body is a sequence of pieces, of which the last has the bit LAST in its length; if its file
-cannot be read to the end, it ends with GONE and a message with the reason.
+A message is JSON. A body is a sequence of pieces, of which the last has the bit LAST in its length; if its
+file cannot be read to the end, it ends with GONE and a message with the reason.
 """
 
 from __future__ import annotations

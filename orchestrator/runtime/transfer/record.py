@@ -44,8 +44,8 @@ def locked(root: str) -> Iterator[None]:
 
 
 class Left(NamedTuple):
-    """A tree as it was left: its digest, "" if none was recorded; and the known stamps of its files, none after a
-    reboot, because not all files were on disk before it."""
+    """A tree as it was left. `digest`: "" if none was recorded; `known`: none after a reboot, because not all
+    files were on disk before it."""
 
     digest: str
     known: tree.Known
@@ -58,7 +58,7 @@ def recall(root: str) -> Left:
         if known is None or known["boot"] != _boot():
             return Left("" if known is None else str(known["digest"]), {})
         hashes = {entry[0]: entry[4] for entry in known["entries"]}
-        stamps = {path: (_stamp(stamp), hashes[path]) for path, stamp in known["stamps"].items()}
+        stamps = {path: (tuple(stamp), hashes[path]) for path, stamp in known["stamps"].items()}
         return Left(str(known["digest"]), stamps)
     except (ValueError, KeyError, TypeError, IndexError):
         return Left("", {})
