@@ -187,7 +187,7 @@ class _Gathered(NamedTuple):
 def _gather(transfer: _Transfer, rows: Sequence[Row], places: _Places) -> _Gathered:
     """Have the bytes of all rows here, transferring those that are neither staged nor in place."""
     lacking = _not_staged(places, rows)
-    empty = not os.listdir(places.target.fd)
+    empty = not os.listdir(places.target.fd)  # noqa: PTH208
     missing = [row for row in lacking if empty or not _is_here(places.target, row)]
     staged = {row.path for row in rows if row.kind == "file"}.difference(row.path for row in lacking)
     _check_room(places.part, sum(row.size for row in missing))
