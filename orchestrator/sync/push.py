@@ -36,8 +36,9 @@ class Pushed:
 
 @dataclass(frozen=True)
 class _There:
-    """The fingerprints of the rows that the other side has, one after the other."""
+    """The digest of the tree that the other side has, and its rows' fingerprints, one after the other."""
 
+    digest: Sha256
     rows: Annotated[str, Most(LONG), Like(f"([0-9a-f]{{{FINGERPRINT}}})*")]
 
 
@@ -132,7 +133,7 @@ def _refuse_incomplete(scan: Scan) -> None:
 
 def _send(talk: Talk, scan: Scan, name: str, progress: Progress) -> tuple[list[Entry], int]:
     entries = scan.manifest.entries
-    talk.say(_changes(scan, talk.hear(_There).rows))
+    talk.say(_changes(scan, talk.hear(_There)))
     answer = talk.hear(_Needs)
     if not _asks_for_files(answer.need, entries):
         raise talk.malformed("it asks for files that are not in the tree")
@@ -141,11 +142,13 @@ def _send(talk: Talk, scan: Scan, name: str, progress: Progress) -> tuple[list[E
     return needed, answer.remove
 
 
-def _changes(scan: Scan, there: str) -> dict[str, Any]:
-    """Return what turns the rows with the fingerprints `there` into those of the scan."""
+def _changes(scan: Scan, there: _There) -> dict[str, Any]:
+    """Return what turns the rows that are there into those of the scan."""
+    if there.digest == scan.manifest.digest:
+        return {"drop": [], "rows": [], "mtimes": []}
     rows = [Row._make(_ROW(entry)) for entry in scan.manifest.entries]
     here = fingerprints(rows)
-    theirs = [there[at : at + FINGERPRINT] for at in range(0, len(there), FINGERPRINT)]
+    theirs = [there.rows[at : at + FINGERPRINT] for at in range(0, len(there.rows), FINGERPRINT)]
     ours, known = set(here), set(theirs)
     new = [row for row, printed in zip(rows, here, strict=True) if printed not in known]
     return {

@@ -4,7 +4,7 @@ interruption.
 The protocol, in frames, on standard input and output:
 
     client  {"verify"}                             before it has looked at its own tree
-    server  {"rows": fingerprints}                 of the tree that is here
+    server  {"digest", "rows": fingerprints}       of the tree that is here
     client  {"digest", "single"}                   the tree that is wanted
     client  {"drop": [index, …], "rows", "mtimes"} what turns the announced rows into those of that tree
     server  {"need": [index, …], "remove": n}      the files, of all that are wanted, whose bytes are not here
@@ -74,11 +74,12 @@ class Wanted(NamedTuple):
 
 
 class Seen(NamedTuple):
-    """The tree at `root`: its rows, stamps and hashes; as it was `left` before, and the record's `mark`; when
-    that was, in seconds."""
+    """The tree at `root`: its rows and their digest, stamps and hashes; as it was `left` before, and the
+    record's `mark`; when that was, in seconds."""
 
     root: str
     rows: List[Row]
+    digest: str
     known: tree.Known
     left: record.Left
     mark: Optional[tree.Stamp]
@@ -95,7 +96,7 @@ def serve(root: str, read: Read, write: Write) -> int:
     try:
         verify = receive(read)["verify"]
         announced = _glance(record.folder_of(root), verify)
-        say({"rows": "".join(fingerprints(announced.rows))})
+        say({"digest": announced.digest, "rows": "".join(fingerprints(announced.rows))})
         ask = receive(read)
         place = make_place(root, ask["single"])
         with alone(place):
@@ -118,7 +119,7 @@ def serve(root: str, read: Read, write: Write) -> int:
 def _take(seen: Seen, announced: Seen, wanted: str, read: Read, say: Say) -> str:
     root, have, known = seen.root, seen.rows, seen.known
     trusted = dict(seen.left.known)
-    if digest(have) != wanted:
+    if seen.digest != wanted:
         want = _wanted(announced, receive(read), wanted)
         placed = _become(root, have, want, read, say)
         known.update(placed)
@@ -224,13 +225,13 @@ def _glance(root: str, verify: bool) -> Seen:
     try:
         return _see(root, verify)
     except (Refused, OSError):
-        return Seen(root, [], {}, record.Left("", {}), None, -math.inf)
+        return Seen(root, [], digest([]), {}, record.Left("", {}), None, -math.inf)
 
 
 def _see(root: str, verify: bool) -> Seen:
     at, mark, left = time.monotonic(), record.mark(root), record.recall(root)
     rows, known = look(root, {} if verify else left.known)
-    return Seen(root, rows, known, left, mark, at)
+    return Seen(root, rows, digest(rows), known, left, mark, at)
 
 
 def _now(seen: Seen, root: str, verify: bool) -> Seen:

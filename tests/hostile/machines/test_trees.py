@@ -61,6 +61,14 @@ def impatient(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(talk, "_LAST_WORDS_WITHIN", 0.4)
 
 
+THERE = frame({"digest": "ab" * 32, "rows": ""})
+SAME = [THERE, frame({"need": [], "remove": 0})]
+
+
+def needs(need: Any, remove: int = 0) -> list[bytes]:
+    return [THERE, frame({"need": need, "remove": remove})]
+
+
 ANSWERS: dict[str, Sequence[bytes]] = {
     "nothing": [],
     "prose": [b"hello\n"],
@@ -73,21 +81,25 @@ ANSWERS: dict[str, Sequence[bytes]] = {
     "depth": [frame(DEEP)],
     "a number": [frame(7)],
     "no word of it": [frame({})],
-    "a word for yes": [frame({"same": "yes"})],
+    "rows that are a list": [frame({"digest": "ab" * 32, "rows": ["ab" * 8]})],
+    "rows that are no fingerprints": [frame({"digest": "ab" * 32, "rows": "xyz"})],
+    "half a fingerprint": [frame({"digest": "ab" * 32, "rows": "abab"})],
+    "rows without a digest": [frame({"rows": ""})],
+    "rows, and nothing": [THERE],
     "a refusal that is a list": [frame({"error": ["x"]})],
     "a refusal with a word for a size": [frame({"error": "disk_full", "needed": "much", "free": 1})],
     "a refusal without sizes": [frame({"error": "disk_full"})],
     "a refusal with escapes": [frame({"error": "other", "text": "\x1b]0;x\x07\x1b[2J"})],
-    "the same, and no digest": [frame({"same": True}), frame({})],
-    "the same, and another digest": [frame({"same": True}), frame({"digest": "ab" * 32})],
-    "the same, and a digest that is none": [frame({"same": True}), frame({"digest": "../x"})],
-    "asks for none": [frame({"same": False}), frame({"need": "all", "remove": 0})],
-    "asks for what is not there": [frame({"same": False}), frame({"need": [7], "remove": 0})],
-    "asks backwards": [frame({"same": False}), frame({"need": [-1], "remove": 0})],
-    "asks twice": [frame({"same": False}), frame({"need": [1, 1], "remove": 0})],
-    "asks for a folder": [frame({"same": False}), frame({"need": [0], "remove": 0})],
-    "asks for half a file": [frame({"same": False}), frame({"need": [0.5], "remove": 0})],
-    "removes less than nothing": [frame({"same": False}), frame({"need": [1], "remove": -1})],
+    "the same, and no digest": [*SAME, frame({})],
+    "the same, and another digest": [*SAME, frame({"digest": "ab" * 32})],
+    "the same, and a digest that is none": [*SAME, frame({"digest": "../x"})],
+    "asks for none": needs("all"),
+    "asks for what is not there": needs([7]),
+    "asks backwards": needs([-1]),
+    "asks twice": needs([1, 1]),
+    "asks for a folder": needs([0]),
+    "asks for half a file": needs([0.5]),
+    "removes less than nothing": needs([1], -1),
 }
 
 
