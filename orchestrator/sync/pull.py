@@ -9,7 +9,7 @@ import hashlib
 import os
 import shutil
 import stat
-from collections.abc import Collection, Iterator, Sequence, Set
+from collections.abc import Callable, Collection, Iterator, Sequence, Set
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import NamedTuple
@@ -19,7 +19,7 @@ from orchestrator.hosts import disk
 from orchestrator.model import Agent, Entry, Host, NotFetched, Progress, Refused, Silent
 from orchestrator.runtime.isolation.libc import checked, libc
 from orchestrator.runtime.transfer import frames, tree
-from orchestrator.runtime.transfer.confined import Confined, pieces, write_all
+from orchestrator.runtime.transfer.confined import Confined, write_all
 from orchestrator.runtime.transfer.entries import Row, difference, ordered, parents, text
 from orchestrator.sync.scan import shown
 from orchestrator.sync.sift import sift
@@ -226,12 +226,9 @@ def _is_here(target: Confined, row: Row) -> bool:
     if about is None or not stat.S_ISREG(about.st_mode) or about.st_size != row.size:
         return False
     try:
-        hasher = hashlib.sha256()
-        for piece in pieces(target.open_file(row.path)):
-            hasher.update(piece)
+        return tree.content_of(target.open_file(row.path))[0] == row.digest
     except OSError:
         return False
-    return hasher.hexdigest() == row.digest
 
 
 def _check_room(part: Path, needed: int) -> None:
@@ -284,13 +281,14 @@ def _fetch_one(talk: Talk, places: _Places, row: Row, made: set[str], *, as_read
     Raise _Changed if the content is not the listed one. A file that did not arrive whole stays in staging,
     where the next attempt reads it and removes it.
     """
-    for folder in parents(row.path):
-        if folder not in made:
-            places.stage.make_folder(folder, 0o700)
-            made.add(folder)
-    fd = places.stage.create_file(row.path)
     try:
-        came = _receive(talk, fd, row)
+        fd = _create(places.stage, row.path, made)
+    except OSError:
+        _receive(talk, row, lambda _: None)  # the next body comes after this one
+        raise
+    try:
+        came = _receive(talk, row, lambda piece: write_all(fd, piece))
+        os.fchmod(fd, row.mode | 0o400)  # it can be read if this attempt is interrupted
     finally:
         os.close(fd)
     if came != row and not as_read:
@@ -298,16 +296,23 @@ def _fetch_one(talk: Talk, places: _Places, row: Row, made: set[str], *, as_read
     return came
 
 
-def _receive(talk: Talk, fd: int, row: Row) -> Row:
-    """Write the next body to `fd`. Return the row with its size and hash."""
+def _create(stage: Confined, path: str, made: set[str]) -> int:
+    for folder in parents(path):
+        if folder not in made:
+            stage.make_folder(folder, 0o700)
+            made.add(folder)
+    return stage.create_file(path)
+
+
+def _receive(talk: Talk, row: Row, write: Callable[[bytes], None]) -> Row:
+    """Hand the next body to `write`. Return the row with its size and hash."""
     hasher, size = hashlib.sha256(), 0
     for piece in frames.receive_body(talk.read):
         size += len(piece)
         if size > row.size:
             raise frames.Broken("more arrived than was requested")
         hasher.update(piece)
-        write_all(fd, piece)
-    os.fchmod(fd, row.mode | 0o400)  # it can be read if this attempt is interrupted
+        write(piece)
     return row._replace(size=size, digest=hasher.hexdigest())
 
 
