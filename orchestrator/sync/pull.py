@@ -175,9 +175,7 @@ def _alone(part: Path) -> Iterator[None]:
 
 
 class _Gathered(NamedTuple):
-    """The rows whose bytes are here. `staged`: the paths of those that are not in place; `fetched`: how many
-    of these were transferred.
-    """
+    """The rows whose bytes are here; the paths of those that are not in place; how many were transferred."""
 
     rows: list[Row]
     staged: set[str]

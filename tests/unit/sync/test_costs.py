@@ -86,7 +86,7 @@ def test_a_push_waits_for_the_other_side_at_most_three_times(agent: Agent, many:
         host = Watched()
         sync.push(host, agent, sync.scan(many), "code")
         waits.append(host.waits)
-    assert waits == [3, 2, 3]
+    assert all(found <= most for found, most in zip(waits, (3, 2, 3), strict=True))
     assert picture(there(agent)) == picture(many)
 
 
