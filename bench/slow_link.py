@@ -13,6 +13,7 @@ from __future__ import annotations
 
 import asyncio
 import contextlib
+import os
 import subprocess
 import sys
 from collections.abc import Iterator
@@ -83,6 +84,7 @@ async def serve(port: int, round_trip_s: float, bytes_s: float) -> None:
     ended = asyncio.Event()
     asyncio.get_running_loop().add_reader(sys.stdin.fileno(), ended.set)
     await ended.wait()
+    os._exit(0)  # a link that is cut says nothing of what is on its way
 
 
 @contextlib.contextmanager
@@ -94,7 +96,7 @@ def slow_link(port: int, round_trip_ms: float, mbit_s: float) -> Iterator[int]:
         try:
             yield int(process.stdout.readline())
         finally:
-            process.terminate()
+            process.kill()
 
 
 if __name__ == "__main__":

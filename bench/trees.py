@@ -34,6 +34,7 @@ class Ways:
         self.tree = folder / "tree"
         self.agent = agent_at(folder / "far")
         self.round = 0
+        self.backs = 0
         self.random = random.Random(1)
         self.open_host = self._connect()
         self._known_to_rclone()
@@ -54,6 +55,11 @@ class Ways:
             os.utime(place, (time.time() - 600,) * 2)
             total += len(content)
         return total
+
+    def rest(self) -> None:
+        """Wait until the files are as old as most are: those of the last minute are read again at each scan,
+        whoever wrote them."""
+        time.sleep(61)
 
     def touch(self) -> None:
         """Change 1% of the files."""
@@ -119,12 +125,13 @@ class Ways:
         self._rsync("-a", self._there(self.far("rsync")), f"{self._back('rsync')}/")
 
     def check_back(self) -> None:
+        """Compare what came back, and let the next come to other places."""
         for name in ("orch", "rsync"):
             self._same(self._back(name))
-            shutil.rmtree(self._back(name))
+        self.backs += 1
 
     def _back(self, name: str) -> Path:
-        return self.folder / "back" / name
+        return self.folder / "back" / f"{name}-{self.backs}"
 
     # ------------------------------------------------------------ places and connections
 
@@ -144,8 +151,11 @@ class Ways:
         return self.tree / f"d{number % 100:02}" / f"file-{number}"
 
     def _push(self, host: Host, name: str) -> None:
-        scan = sync.scan(self.tree, cache=self.folder / f"cache-{name}-{self.round}")
-        sync.push(host, self.agent, scan, f"{name}-{self.round}")
+        """As `orch train` sends a tree."""
+        name = f"{name}-{self.round}"
+        sync.push_latest(
+            host, self.agent, lambda: sync.scan(self.tree, cache=self.folder / f"cache-{name}"), name
+        )
 
     def _connect(self) -> Host:
         known = self.folder / "known_hosts"

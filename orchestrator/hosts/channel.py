@@ -18,6 +18,10 @@ from orchestrator.model.answers import malformed
 from orchestrator.model.plain import last_words
 
 _CHUNK = 1 << 15
+_ALL = 1 << 22
+"""More bytes than the ssh window lets arrive unread. The library moves what a read leaves in its buffer, so
+that reading a full one in small parts takes longer than its decryption.
+"""
 _NOISE = 1 << 20
 """Maximum bytes that a login shell may print before the command begins."""
 _LAST_STATUS = 255
@@ -162,7 +166,7 @@ class SshChannel:
         """Wait for output and store it; returns False at the end of stdout."""
         self._receive_stderr()
         try:
-            data = self._raw.recv(_CHUNK)
+            data = self._raw.recv(_ALL)
         except TimeoutError:
             self._check_deadline()
             return True
@@ -178,19 +182,19 @@ class SshChannel:
             return  # another thread is reading
         try:
             while self._raw.recv_ready():
-                self._take(self._stdout, self._out_mark, self._raw.recv(_CHUNK))
+                self._take(self._stdout, self._out_mark, self._raw.recv(_ALL))
             self._receive_stderr()
         finally:
             self._reading.release()
 
     def _receive_stderr(self) -> None:
         while self._raw.recv_stderr_ready():
-            self._take(self._stderr, self._err_mark, self._raw.recv_stderr(_CHUNK))
+            self._take(self._stderr, self._err_mark, self._raw.recv_stderr(_ALL))
 
     def _receive_rest_of_stderr(self) -> None:
         while True:
             try:
-                data = self._raw.recv_stderr(_CHUNK)
+                data = self._raw.recv_stderr(_ALL)
             except TimeoutError:
                 self._check_deadline()
                 continue
@@ -200,7 +204,8 @@ class SshChannel:
 
     def _take(self, stream: bytearray, mark: AfterMark, data: bytes) -> None:
         stream += mark.feed(data)
-        if len(stream) > self._most or len(mark.noise) > _NOISE + _CHUNK:
+        noisy = mark.line is None and len(mark.noise) > _NOISE
+        if len(stream) > self._most or noisy:
             self._end()
             raise too_much(self._argv, self._name, self._most if stream else _NOISE)
 

@@ -42,6 +42,10 @@ ASK_EVERY = 10.0
 
 _BEGIN_WITHIN = 60.0
 _CHUNK = 1 << 18
+_REKEY_AFTER = 32 << 30
+"""Bytes in one direction after which new keys are agreed. The library's half a GiB interrupts large
+transfers, and an exchange under load can time out; OpenSSH's own limit for these ciphers is 64 GiB.
+"""
 _FAST_CIPHERS = ("aes128-gcm@openssh.com", "aes256-gcm@openssh.com")
 
 # $1 the folder, $2 the part, $3 the target, $4 the mode, $5 the size. A cut connection looks like the end of
@@ -73,6 +77,7 @@ class _Transport(paramiko.Transport):
     def __init__(self, sock: socket.socket) -> None:
         super().__init__(sock)
         self.signals: dict[int, int] = {}
+        self.packetizer.REKEY_BYTES = _REKEY_AFTER
 
     def _channel_request(self: Any, message: Any) -> None:
         # Called with the channel as `self`: the table below holds plain functions.

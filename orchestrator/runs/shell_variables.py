@@ -28,7 +28,6 @@ _SECRET_NAME = re.compile(r"KEY|AUTH|PASS|PRIVATE|COOKIE|DSN|(^|_)(PAT|PW|PWD)$"
 _SECRET_VALUE = re.compile(
     r"://[^/\s]*@|-----BEGIN|[?&](sig|token|key)=|^(hf_|gh[pousr]_|sk-|AKIA|xox[bap]-)", re.I
 )
-_LONGEST = 200
 _OF_THE_SYSTEM = re.compile(r"/(usr|bin|sbin|lib\w*|etc|dev|proc|sys)(/|$)")
 """Places that are no data, and that another machine has too."""
 
@@ -37,8 +36,8 @@ def advice_for_unsent(profile: Profile, environ: Mapping[str, str] | None = None
     """Return the variables of `environ` (this process's) that a run does not get, each with what to add to
     the profile.
 
-    Left out are variables that every machine has, that orch sets, or whose values it compares. A value that
-    may be a secret is in no advice.
+    Left out are variables that every machine has, that orch sets, or whose values it compares. The advice has
+    no value, but for a path that exists here: any other may be a secret, and logs keep the advice.
     """
     given = os.environ if environ is None else environ
     return {
@@ -53,12 +52,8 @@ def _is_expected(name: str) -> bool:
 
 
 def _advice(profile: Profile, name: str, value: str) -> str:
-    if _may_be_secret(name, value) or len(value) > _LONGEST or not value.isprintable():
-        return f"train.env: {{{name}: {{from_env: {name}}}}}"
-    path = _path(value)
-    if path is None:
-        return f"train.env: {{{name}: {json.dumps(value, ensure_ascii=False)}}}"
-    if is_secret(path.name):
+    path = None if _may_be_secret(name, value) else _path(value)
+    if path is None or is_secret(path.name):
         return f"train.env: {{{name}: {{from_env: {name}}}}}"
     return _advice_for_path(profile, name, path)
 
@@ -71,7 +66,7 @@ def _may_be_secret(name: str, value: str) -> bool:
 
 def _path(value: str) -> Path | None:
     """Return the file or folder of this computer that a value names by an absolute path."""
-    if not value.startswith(("/", "~/")) or _OF_THE_SYSTEM.match(value):
+    if not value.startswith(("/", "~/")) or not value.isprintable() or _OF_THE_SYSTEM.match(value):
         return None
     path = Path(os.path.normpath(Path(value).expanduser()))
     return path if is_there(path) and (path.is_dir() or path.is_file()) else None

@@ -9,7 +9,7 @@ import hashlib
 import os
 import shutil
 import stat
-from collections.abc import Collection, Iterator, Sequence, Set
+from collections.abc import Callable, Collection, Iterator, Sequence, Set
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import NamedTuple
@@ -19,13 +19,12 @@ from orchestrator.hosts import disk
 from orchestrator.model import Agent, Entry, Host, NotFetched, Progress, Refused, Silent
 from orchestrator.runtime.isolation.libc import checked, libc
 from orchestrator.runtime.transfer import frames, tree
-from orchestrator.runtime.transfer.confined import Confined, pieces
+from orchestrator.runtime.transfer.confined import Confined, write_all
 from orchestrator.runtime.transfer.entries import Row, difference, ordered, parents, text
 from orchestrator.sync.scan import shown
 from orchestrator.sync.sift import sift
 from orchestrator.sync.talk import Talk
 
-_INCOMING = "incoming"
 _STAGED = "files"
 _FULL = (errno.ENOSPC, errno.EDQUOT, errno.EFBIG)
 _OF_THE_DISK = (*_FULL, errno.EIO, errno.EROFS, errno.EMFILE, errno.ENOMEM)
@@ -120,14 +119,14 @@ def _pull(transfer: _Transfer, rows: Sequence[Row], target: Path) -> Pulled:
     try:
         with _alone(part), _opened(part / _STAGED) as stage, _opened(target) as inside:
             places = _Places(part, stage, inside)
-            rows, fetched = _gather(transfer, rows, places)
-            _flush(stage, [row.path for row in rows if row.kind == "file" and stage.look(row.path)])
-            rows = _settle(transfer, places, rows)
+            there = _gather(transfer, rows, places)
+            _flush(stage, there.staged)
+            rows = _settle(transfer, places, there)
             shutil.rmtree(part)
     except OSError as error:
         raise _failed(target, error) from error
     came = tuple(Entry(*row) for row in rows)
-    return Pulled(len(fetched), came, tuple(transfer.refused))
+    return Pulled(there.fetched, came, tuple(transfer.refused))
 
 
 class _Places(NamedTuple):
@@ -175,19 +174,30 @@ def _alone(part: Path) -> Iterator[None]:
 # ---------------------------------------------------------------- gathering
 
 
-def _gather(transfer: _Transfer, rows: Sequence[Row], places: _Places) -> tuple[list[Row], list[Row]]:
-    """Return the rows whose bytes are staged or in place, and those of them that were transferred."""
-    missing = [row for row in _not_staged(places, rows) if not _is_here(places.target, row)]
+class _Gathered(NamedTuple):
+    """The rows whose bytes are here; the paths of those that are not in place; how many were transferred."""
+
+    rows: list[Row]
+    staged: set[str]
+    fetched: int
+
+
+def _gather(transfer: _Transfer, rows: Sequence[Row], places: _Places) -> _Gathered:
+    """Have the bytes of all rows here, transferring those that are neither staged nor in place."""
+    lacking = _not_staged(places, rows)
+    empty = not os.listdir(places.target.fd)  # noqa: PTH208
+    missing = [row for row in lacking if empty or not _is_here(places.target, row)]
+    staged = {row.path for row in rows if row.kind == "file"}.difference(row.path for row in lacking)
     _check_room(places.part, sum(row.size for row in missing))
     if not missing:
-        return list(rows), []
+        return _Gathered(list(rows), staged, 0)
     with Talk(transfer.host, transfer.agent, "pack") as talk:
         ask = {"paths": [row.path for row in missing], "sizes": [row.size for row in missing]}
         talk.say({"root": transfer.source_dir, **ask})
         came = _fetch(transfer, talk, places, missing)
     wanted = {row.path for row in missing}
     there = [came.get(row.path, row) for row in rows if row.path not in wanted or row.path in came]
-    return there, list(came.values())
+    return _Gathered(there, staged.union(came), len(came))
 
 
 def _not_staged(places: _Places, rows: Sequence[Row]) -> list[Row]:
@@ -195,13 +205,17 @@ def _not_staged(places: _Places, rows: Sequence[Row]) -> list[Row]:
     place = _text(places.part / _STAGED)
     staged, _ = tree.read(place, tree.survey(place), {})
     files = [row for row in rows if row.kind == "file"]
+    if not staged:
+        return files
     above = {folder: Row(folder, "dir", mode=0o700) for row in files for folder in parents(row.path)}
     wanted = [*above.values(), *files]
     change = difference(staged, wanted)
-    for path in reversed(change.remove):
+    lacking = ordered([wanted[number] for number in change.content])
+    held = {row.path for row in staged if row.kind == "file"}
+    for path in (*reversed(change.remove), *(row.path for row in lacking if row.path in held)):
         places.stage.remove(path)
     places.stage.forget()
-    return ordered([wanted[number] for number in change.content])
+    return lacking
 
 
 def _is_here(target: Confined, row: Row) -> bool:
@@ -210,12 +224,9 @@ def _is_here(target: Confined, row: Row) -> bool:
     if about is None or not stat.S_ISREG(about.st_mode) or about.st_size != row.size:
         return False
     try:
-        hasher = hashlib.sha256()
-        for piece in pieces(target.open_file(row.path)):
-            hasher.update(piece)
+        return tree.content_of(target.open_file(row.path))[0] == row.digest
     except OSError:
         return False
-    return hasher.hexdigest() == row.digest
 
 
 def _check_room(part: Path, needed: int) -> None:
@@ -233,10 +244,10 @@ def _fetch(transfer: _Transfer, talk: Talk, places: _Places, rows: Sequence[Row]
     partial.
     """
     label = places.part.stem
-    total, done, came = sum(row.size for row in rows), 0, dict[str, Row]()
+    total, done, came, made = sum(row.size for row in rows), 0, dict[str, Row](), set[str]()
     for row in rows:
         try:
-            came[row.path] = _fetch_one(talk, places, row, as_read=transfer.as_read)
+            came[row.path] = _fetch_one(talk, places, row, made, as_read=transfer.as_read)
         except (_Changed, frames.Gone):
             transfer.refuse(row, Refused.CHANGED, "it changed on the machine after it was listed there")
         except frames.Broken as error:
@@ -261,48 +272,63 @@ class _Changed(Exception):
     """The received content does not match its row."""
 
 
-def _fetch_one(talk: Talk, places: _Places, row: Row, *, as_read: bool) -> Row:
+def _fetch_one(talk: Talk, places: _Places, row: Row, made: set[str], *, as_read: bool) -> Row:
     """Download one file into staging and return its row; with `as_read`, with the size and hash of what
-    arrived.
+    arrived. `made`: the folders of the staging that exist, to which those above the file are added.
 
-    Raise _Changed, with nothing staged, if the content is not the listed one.
+    Raise _Changed if the content is not the listed one. A file that did not arrive whole stays in staging,
+    where the next attempt reads it and removes it.
     """
-    hasher, size = hashlib.sha256(), 0
-    incoming = places.part / _INCOMING
-    incoming.unlink(missing_ok=True)
-    with open(incoming, "xb") as file:
-        for piece in frames.receive_body(talk.read):
-            size += len(piece)
-            if size > row.size:
-                raise frames.Broken("more arrived than was requested")
-            hasher.update(piece)
-            file.write(piece)
-    came = row._replace(size=size, digest=hasher.hexdigest())
+    try:
+        fd = _create(places.stage, row.path, made)
+    except OSError:
+        _receive(talk, row, lambda _: None)  # the next body comes after this one
+        raise
+    try:
+        came = _receive(talk, row, lambda piece: write_all(fd, piece))
+        os.fchmod(fd, row.mode | 0o400)  # it can be read if this attempt is interrupted
+    finally:
+        os.close(fd)
     if came != row and not as_read:
         raise _Changed
-    for folder in parents(row.path):
-        places.stage.make_folder(folder, 0o700)
-    folder_fd, name = places.stage.at(row.path)
-    os.rename(incoming, name, dst_dir_fd=folder_fd)
     return came
+
+
+def _create(stage: Confined, path: str, made: set[str]) -> int:
+    for folder in parents(path):
+        if folder not in made:
+            stage.make_folder(folder, 0o700)
+            made.add(folder)
+    return stage.create_file(path)
+
+
+def _receive(talk: Talk, row: Row, write: Callable[[bytes], None]) -> Row:
+    """Hand the next body to `write`. Return the row with its size and hash."""
+    hasher, size = hashlib.sha256(), 0
+    for piece in frames.receive_body(talk.read):
+        size += len(piece)
+        if size > row.size:
+            raise frames.Broken("more arrived than was requested")
+        hasher.update(piece)
+        write(piece)
+    return row._replace(size=size, digest=hasher.hexdigest())
 
 
 # ---------------------------------------------------------------- into place
 
 
-def _settle(transfer: _Transfer, places: _Places, rows: Sequence[Row]) -> list[Row]:
+def _settle(transfer: _Transfer, places: _Places, there: _Gathered) -> list[Row]:
     """Put every row in its place, and return the rows for which that succeeded."""
-    stage, inside = places.stage, places.target
     changed, settled = {"."}, []
-    for row in rows:
+    for row in there.rows:
         try:
-            changed.update(_settle_one(stage, inside, row, changed))
+            changed.update(_settle_one(places, row, changed, staged=row.path in there.staged))
             settled.append(row)
         except OSError as error:
             if error.errno in _OF_THE_DISK or not transfer.partial:
                 raise
             transfer.refuse(row, Refused.NOT_WRITABLE, f"it cannot be written here: {error.strerror}")
-    _flush(inside, changed)
+    _flush(places.target, changed)
     return settled
 
 
@@ -324,8 +350,9 @@ def _flush(inside: Confined, paths: Collection[str]) -> None:
             os.close(fd)
 
 
-def _settle_one(stage: Confined, inside: Confined, row: Row, made: Set[str]) -> list[str]:
+def _settle_one(places: _Places, row: Row, made: Set[str], *, staged: bool) -> list[str]:
     """Put one row in its place. Return the folders above it that are not among `made`."""
+    inside = places.target
     above = [folder for folder in parents(row.path) if folder not in made]
     for folder in above:
         _make_folder(inside, folder, None)
@@ -333,8 +360,10 @@ def _settle_one(stage: Confined, inside: Confined, row: Row, made: Set[str]) -> 
         _make_folder(inside, row.path, row.mode)
     elif row.kind == "link":
         inside.make_link(row.path, row.target)
+    elif staged:
+        _place(places.stage, inside, row)
     else:
-        _place(stage, inside, row)
+        inside.set_mode(row.path, row.mode)
     return above
 
 
@@ -348,12 +377,11 @@ def _make_folder(inside: Confined, path: str, mode: int | None) -> None:
 
 
 def _place(stage: Confined, inside: Confined, row: Row) -> None:
-    """Give a staged file its mode and move it to its place; if it is in place already, only set its mode."""
-    if stage.look(row.path) is None:
-        inside.set_mode(row.path, row.mode)
-        return
-    stage.set_mode(row.path, row.mode)
+    """Give a staged file its mode and move it to its place."""
     from_folder, name = stage.at(row.path)
+    about = os.stat(name, dir_fd=from_folder, follow_symlinks=False)
+    if stat.S_IMODE(about.st_mode) != row.mode:
+        stage.set_mode(row.path, row.mode)
     to_folder, _ = inside.at(row.path)
     os.rename(name, name, src_dir_fd=from_folder, dst_dir_fd=to_folder)
 

@@ -5,20 +5,22 @@ from __future__ import annotations
 import os
 import re
 from collections.abc import Callable, Iterator, Sequence
-from contextlib import contextmanager
+from contextlib import contextmanager, suppress
 from dataclasses import dataclass
-from typing import Annotated
+from operator import attrgetter
+from typing import Annotated, Any
 
 from orchestrator.errors import SyncError
 from orchestrator.model import Agent, Entry, Host, Manifest, Progress, Silent
-from orchestrator.model.answers import Count, Most, Sha256
+from orchestrator.model.answers import LONG, Count, Like, Most, Sha256
 from orchestrator.runtime.transfer import frames
 from orchestrator.runtime.transfer.confined import Confined, pieces
-from orchestrator.runtime.transfer.entries import text
+from orchestrator.runtime.transfer.entries import FINGERPRINT, Row, fingerprints, text
 from orchestrator.sync.scan import Scan, shown
 from orchestrator.sync.talk import Changed, Talk
 
 _ATTEMPTS = 3
+_ROW = attrgetter(*Row._fields)
 _NAME = re.compile(r"[A-Za-z0-9_-]+\Z")
 
 
@@ -33,10 +35,11 @@ class Pushed:
 
 
 @dataclass(frozen=True)
-class _Found:
-    """Whether the other side already has the tree."""
+class _There:
+    """The digest of the tree that the other side has, and its rows' fingerprints, one after the other."""
 
-    same: bool
+    digest: Sha256
+    rows: Annotated[str, Most(LONG), Like(f"([0-9a-f]{{{FINGERPRINT}}})*")]
 
 
 @dataclass(frozen=True)
@@ -80,15 +83,7 @@ def push(
     be made equal: unreadable files, files that change meanwhile, a full disk, a tree that something else
     writes to.
     """
-    progress = progress or Silent()
-    _refuse_incomplete(scan)
-    with Talk(host, agent, "apply", tree_path(agent, name)) as talk:
-        talk.say({"digest": scan.manifest.digest, "verify": verify, "single": scan.single})
-        sent, deleted = ([], 0) if talk.hear(_Found).same else _send(talk, scan, name, progress)
-        there = talk.hear(_Taken).digest
-    if there != scan.manifest.digest:
-        raise SyncError(f"The tree {name} on {host.name} differs from what was sent: {there}.")
-    return Pushed(scan.manifest, len(sent), sum(entry.size for entry in sent), deleted)
+    return _push(host, agent, lambda: scan, name, progress or Silent(), verify)[1]
 
 
 def push_latest(
@@ -103,16 +98,28 @@ def push_latest(
     Return the scan that was sent. A file that only grows is sent with the content that was scanned, without a
     repetition.
     """
+    progress = progress or Silent()
     for _ in range(_ATTEMPTS - 1):
-        found = look()
-        try:
-            push(host, agent, found, name, progress)
-        except Changed:
-            continue
-        return found
-    found = look()
-    push(host, agent, found, name, progress)
-    return found
+        with suppress(Changed):
+            return _push(host, agent, look, name, progress)[0]
+    return _push(host, agent, look, name, progress)[0]
+
+
+def _push(
+    host: Host, agent: Agent, look: Callable[[], Scan], name: str, progress: Progress, verify: bool = False
+) -> tuple[Scan, Pushed]:
+    """Push the result of `look`, during which the other side looks at its own tree."""
+    with Talk(host, agent, "apply", tree_path(agent, name)) as talk:
+        talk.say({"verify": verify})
+        scan = look()
+        _refuse_incomplete(scan)
+        manifest = scan.manifest
+        talk.say({"digest": manifest.digest, "single": scan.single})
+        sent, deleted = _send(talk, scan, name, progress)
+        there = talk.hear(_Taken).digest
+    if there != manifest.digest:
+        raise SyncError(f"The tree {name} on {host.name} differs from what was sent: {there}.")
+    return scan, Pushed(manifest, len(sent), sum(entry.size for entry in sent), deleted)
 
 
 def _refuse_incomplete(scan: Scan) -> None:
@@ -126,18 +133,29 @@ def _refuse_incomplete(scan: Scan) -> None:
 
 def _send(talk: Talk, scan: Scan, name: str, progress: Progress) -> tuple[list[Entry], int]:
     entries = scan.manifest.entries
-    talk.say(
-        {
-            "rows": [_fields(entry) for entry in entries],
-            "mtimes": [scan.mtimes.get(entry.path, 0) for entry in entries],
-        }
-    )
+    talk.say(_changes(scan, talk.hear(_There)))
     answer = talk.hear(_Needs)
     if not _asks_for_files(answer.need, entries):
         raise talk.malformed("it asks for files that are not in the tree")
     needed = [entries[number] for number in answer.need]
     _send_bodies(talk, scan, needed, name, progress)
     return needed, answer.remove
+
+
+def _changes(scan: Scan, there: _There) -> dict[str, Any]:
+    """Return what turns the rows that are there into those of the scan."""
+    if there.digest == scan.manifest.digest:
+        return {"drop": [], "rows": [], "mtimes": []}
+    rows = [Row._make(_ROW(entry)) for entry in scan.manifest.entries]
+    here = fingerprints(rows)
+    theirs = [there.rows[at : at + FINGERPRINT] for at in range(0, len(there.rows), FINGERPRINT)]
+    ours, known = set(here), set(theirs)
+    new = [row for row, printed in zip(rows, here, strict=True) if printed not in known]
+    return {
+        "drop": [number for number, printed in enumerate(theirs) if printed not in ours],
+        "rows": new,
+        "mtimes": [scan.mtimes.get(path, 0) for path, *_ in new],
+    }
 
 
 def _asks_for_files(numbers: Sequence[int], entries: Sequence[Entry]) -> bool:
@@ -179,7 +197,3 @@ def _opener(scan: Scan) -> Iterator[Callable[[str], int]]:
 def _content(opened: Callable[[str], int], entry: Entry) -> Iterator[bytes]:
     """Yield as many bytes of a file as its entry lists; the file may have grown since."""
     yield from frames.first_bytes(pieces(opened(entry.path)), entry.size)
-
-
-def _fields(entry: Entry) -> tuple[str, str, int, int, str, str]:
-    return entry.path, entry.kind, entry.size, entry.mode, entry.digest, entry.target

@@ -2,13 +2,14 @@
 
 from __future__ import annotations
 
+import io
 import struct
 from dataclasses import dataclass
 from types import TracebackType
 from typing import Annotated, Any, TypeVar
 
 from orchestrator.errors import DiskFull, HostError, OrchError, SyncError
-from orchestrator.model import Agent, Host
+from orchestrator.model import Agent, Channel, Host
 from orchestrator.model.answers import LONG, Count, Like, Malformed, Most, malformed, parsed, value
 from orchestrator.model.plain import last_words, plain
 from orchestrator.runtime import space
@@ -18,6 +19,7 @@ from orchestrator.sync.scan import shown
 T = TypeVar("T")
 
 _FULL_ENOUGH = 1 << 18
+_READ_AHEAD = 1 << 20
 _SILENCE = 1800.0
 """Seconds without a byte after which the other side counts as stuck; hashing a large tree takes longest."""
 _LAST_WORDS_WITHIN = 30.0
@@ -49,6 +51,21 @@ class ObjectRefused(SyncError):
         self.fault, self.key = fault, key
 
 
+class _Incoming(io.RawIOBase):
+    """The bytes that arrive on a channel."""
+
+    def __init__(self, channel: Channel) -> None:
+        self._channel = channel
+
+    def readable(self) -> bool:
+        return True
+
+    def readinto(self, buffer: Any) -> int:
+        data = self._channel.read(len(buffer))
+        buffer[: len(data)] = data
+        return len(data)
+
+
 class Talk:
     """Messages to and from one verb of the runtime, as frames over its channel. Writes are buffered until
     there are many, or until `flush`.
@@ -60,6 +77,7 @@ class Talk:
         self._channel = host.open(agent.argv(verb, *arguments))
         self._channel.patience(_SILENCE)
         self._waiting = bytearray()
+        self.read = io.BufferedReader(_Incoming(self._channel), _READ_AHEAD).read
 
     def write(self, data: bytes) -> None:
         self._waiting += data
@@ -69,9 +87,6 @@ class Talk:
     def flush(self) -> None:
         data, self._waiting = self._waiting, bytearray()
         self._channel.write(bytes(data))
-
-    def read(self, size: int) -> bytes:
-        return self._channel.read(size)
 
     def say(self, message: Any) -> None:
         frames.send(self.write, message)

@@ -95,10 +95,11 @@ class Fetch:
 
     def missing(self) -> List[int]:
         """Return the objects that are not here, in the requested order."""
-        return self._needed(record.recall(self._place))
+        return self._needed(record.recall(self._place).known)
 
     def _run(self, rows: List[Row]) -> Dict[str, Any]:
         need = self.missing()
+        record.touch(self._place)
         for number in self._hashes:
             self._client.came(number)
         with Confined(self._place) as target:
@@ -108,9 +109,10 @@ class Fetch:
         hash_of = {each.path: self._hashes[number] for number, each in enumerate(self._wanted)}
         full = [row._replace(digest=hash_of.get(row.path, "")) for row in rows]
         have, known = apply.look(self._place, self._known)
-        if digest(have) != digest(full):
+        found = digest(full)
+        if digest(have) != found:
             raise Refused("differs", "The files here differ from what was fetched.", path="")
-        record.record(self._place, full, tree.settled(known, self._known, time.time_ns()))
+        record.record(self._place, full, found, tree.settled(known, self._known, time.time_ns()))
         shutil.rmtree(f"{self._place}.part", ignore_errors=True)
         hashes = [self._hashes[number] for number in range(len(self._wanted))]
         self._journal.rewrite(
@@ -119,7 +121,7 @@ class Fetch:
                 for number, each in enumerate(self._wanted)
             ]
         )
-        return {"digest": digest(full), "sha256": hashes, "fetched": self._fetched, "damaged": self._damaged}
+        return {"digest": found, "sha256": hashes, "fetched": self._fetched, "damaged": self._damaged}
 
     # ------------------------------------------------------------ what is here
 

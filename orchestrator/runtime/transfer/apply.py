@@ -3,14 +3,18 @@ interruption.
 
 The protocol, in frames, on standard input and output:
 
-    client  {"digest", "verify", "single"}         the tree that is wanted
-    server  {"same": true, "digest"}               it is here already; the end
-            {"same": false}
-    client  {"rows", "mtimes"}                     the whole tree
-    server  {"need": [index, …], "remove": n}      the files whose bytes are not here
+    client  {"verify"}                             before it has looked at its own tree
+    server  {"digest", "rows": fingerprints}       of the tree that is here
+    client  {"digest", "single"}                   the tree that is wanted
+    client  {"drop": [index, …], "rows", "mtimes"} what turns the announced rows into those of that tree
+    server  {"need": [index, …], "remove": n}      the files, of all that are wanted, whose bytes are not here
     client  one body for each of these
     server  {"digest"}                             of the resulting tree
     server  {"error", "text", …}                   at any time; the end
+
+Before the client needs the fingerprints it scans its own tree, so that both sides look at the same time. The
+lock is taken when the digest has come, not while a client hashes. If the tree changed until then, it is
+looked at again.
 
 Beside the folder are `<root>.part/`, which holds bodies, named by their hashes, until all have come, and
 `<root>.manifest.json`: the tree as it was left, with the stamps that identify unchanged files. With `single`,
@@ -25,19 +29,32 @@ import contextlib
 import errno
 import fcntl
 import hashlib
+import math
 import os
 import shutil
 import sys
 import time
-from typing import Any, Callable, Dict, Iterator, List, NamedTuple, Sequence, Tuple
+from typing import Any, Callable, Dict, Iterator, List, NamedTuple, Optional, Sequence, Tuple
 
 from ..space import is_full
 from . import record, tree
-from .confined import Confined
-from .entries import Difference, Row, difference, digest, first_difference, hostile, raw
+from .confined import Confined, write_all
+from .entries import (
+    Difference,
+    Row,
+    conflicts,
+    difference,
+    digest,
+    fingerprints,
+    first_difference,
+    hostile,
+    ordered,
+)
 from .frames import PIECE, Broken, Gone, Read, Write, receive, receive_body, send
 
 _PATIENCE = 10.0
+_RECENT = 5.0
+"""Seconds after which a look at a tree is repeated once the tree is locked."""
 _FULL = (errno.ENOSPC, errno.EDQUOT)
 
 
@@ -54,7 +71,20 @@ class Refused(Exception):
 
 class Wanted(NamedTuple):
     rows: List[Row]
-    mtimes: List[int]
+    mtimes: Dict[str, int]
+
+
+class Seen(NamedTuple):
+    """The tree at `root`: its rows and their digest, stamps and hashes; as it was `left` before, and the
+    record's `mark`; when that was, in seconds."""
+
+    root: str
+    rows: List[Row]
+    digest: str
+    known: tree.Known
+    left: record.Left
+    mark: Optional[tree.Stamp]
+    at: float
 
 
 def serve(root: str, read: Read, write: Write) -> int:
@@ -65,10 +95,13 @@ def serve(root: str, read: Read, write: Write) -> int:
         write(b"")
 
     try:
+        verify = receive(read)["verify"]
+        announced = _glance(record.folder_of(root), verify)
+        say({"digest": announced.digest, "rows": "".join(fingerprints(announced.rows))})
         ask = receive(read)
         place = make_place(root, ask["single"])
         with alone(place):
-            taken = _take(place, ask, read, say)
+            taken = _take(_now(announced, place, verify), announced, ask["digest"], read, say)
             if ask["single"]:
                 expose(place, ask["single"], root)
                 record.restamp(place, [ask["single"]], ())
@@ -84,35 +117,48 @@ def serve(root: str, read: Read, write: Write) -> int:
     return 1
 
 
-def _take(root: str, ask: Dict[str, Any], read: Read, say: Say) -> str:
-    recalled = record.recall(root)
-    have, known = look(root, {} if ask["verify"] else recalled)
-    trusted = dict(recalled)
-    if digest(have) != ask["digest"]:
-        say({"same": False})
-        message = receive(read)
-        want = Wanted([Row(*row) for row in message["rows"]], message["mtimes"])
-        refuse_hostile(want.rows)
+def _take(seen: Seen, announced: Seen, wanted: str, read: Read, say: Say) -> str:
+    root, have, known = seen.root, seen.rows, seen.known
+    trusted = dict(seen.left.known)
+    if seen.digest != wanted:
+        want = _wanted(announced, receive(read), wanted)
         placed = _become(root, have, want, read, say)
         known.update(placed)
         trusted.update(placed)  # written by this process, in a folder that only it uses
         have, known = look(root, known)
-        if digest(have) != ask["digest"]:
+        if have != want.rows:
             path = first_difference(have, want.rows)
             raise Refused("differs", "The files here differ from what was sent.", path=path)
     else:
-        say({"same": True})
+        say({"need": [], "remove": 0})
     trusted = tree.settled(known, trusted, time.time_ns())
-    if trusted != recalled or record.digest_of(root) != digest(have):
-        record.record(root, have, trusted)
+    if trusted != seen.left.known or seen.left.digest != wanted:
+        record.record(root, have, wanted, trusted)
     shutil.rmtree(f"{root}.part", ignore_errors=True)
-    return digest(have)
+    return wanted
+
+
+def _wanted(announced: Seen, message: Dict[str, Any], wanted: str) -> Wanted:
+    """Return the tree with the digest `wanted`: the announced one with the client's changes."""
+    rows = [Row(*row) for row in message["rows"]]
+    dropped = set(message["drop"])
+    kept = [row for number, row in enumerate(announced.rows) if number not in dropped]
+    want = ordered([*kept, *rows])
+    refuse_hostile(rows)
+    for path, why in conflicts(want):
+        raise Refused("hostile", f"{path!r} is refused: {why}.", path=path)
+    if digest(want) != wanted:
+        raise Refused("failed", "The list of files is not the one that was announced.")
+    mtimes = {path: stamp[1] for path, (stamp, _) in announced.known.items()}
+    mtimes.update(zip((row.path for row in rows), message["mtimes"]))  # noqa: B905  (`strict` came after 3.9)
+    return Wanted(want, mtimes)
 
 
 def _become(root: str, have: List[Row], want: Wanted, read: Read, say: Say) -> tree.Known:
     """Turn the tree at `root` into the wanted one; returns stamps and hashes of the files that were put in
     place."""
     change = difference(have, want.rows)
+    record.touch(root)
     stage = f"{root}.part"
     os.makedirs(stage, mode=0o700, exist_ok=True)
     with Confined(stage) as inside, Confined(root) as target:
@@ -123,7 +169,7 @@ def _become(root: str, have: List[Row], want: Wanted, read: Read, say: Say) -> t
             raise full(stage, size)
         say({"need": need, "remove": len(change.remove)})
         try:
-            _receive(inside, bodies, read)
+            _receive(inside, bodies, want.mtimes, read)
             return _settle(target, inside, want, change)
         except OSError as error:
             if error.errno not in _FULL:
@@ -166,12 +212,36 @@ def alone(root: str) -> Iterator[None]:
 
 
 def look(root: str, known: tree.Known) -> Tuple[List[Row], tree.Known]:
+    """Return the rows of the tree, in order, and the stamps and hashes of its files."""
     listed = tree.survey(root)
     rows, now = tree.read(root, listed, known)
     if listed.unreadable:
         path, why = listed.unreadable[0]
         raise Refused("failed", f"{root}/{path} cannot be read here: {why}.", path=path)
-    return rows + [Row(path, "special") for path in listed.special], now
+    return ordered(rows + [Row(path, "special") for path in listed.special]), now
+
+
+def _glance(root: str, verify: bool) -> Seen:
+    """Look at the tree without its lock: nothing is seen if there is none, or if another sync is at it."""
+    try:
+        return _see(root, verify)
+    except (Refused, OSError):
+        return Seen(root, [], digest([]), {}, record.Left("", {}), None, -math.inf)
+
+
+def _see(root: str, verify: bool) -> Seen:
+    at, mark, left = time.monotonic(), record.mark(root), record.recall(root)
+    rows, known = look(root, {} if verify else left.known)
+    return Seen(root, rows, digest(rows), known, left, mark, at)
+
+
+def _now(seen: Seen, root: str, verify: bool) -> Seen:
+    """Return the tree at `root`, which is locked: as it was seen, if that was just now, and if no sync and no
+    run has touched it since."""
+    recent = time.monotonic() - seen.at < _RECENT
+    if recent and root == seen.root and seen.mark is not None and seen.mark == record.mark(root):
+        return seen
+    return _see(root, verify)
 
 
 # ---------------------------------------------------------------- receiving
@@ -217,34 +287,32 @@ def full(place: str, needed: int) -> Refused:
     return Refused("disk_full", f"{needed} bytes are needed and {left} are free.", needed=needed, free=left)
 
 
-def _receive(stage: Confined, rows: Sequence[Row], read: Read) -> None:
+def _receive(stage: Confined, rows: Sequence[Row], mtimes: Dict[str, int], read: Read) -> None:
     """Receive every body. Raises Refused with the paths of files that do not match their rows."""
     changed = []
     for row in rows:
-        hasher = hashlib.sha256()
-        fd = os.open(
-            "incoming", os.O_WRONLY | os.O_CREAT | os.O_TRUNC | os.O_NOFOLLOW, 0o600, dir_fd=stage.fd
-        )
+        fd = stage.create_file(row.digest)
         try:
-            with open(fd, "wb", buffering=0) as file:
-                for piece in receive_body(read):
-                    hasher.update(piece)
-                    _write_all(file, piece)
+            hashed = _receive_one(fd, read)
+            os.fchmod(fd, row.mode & 0o777 | 0o400)  # it can be read if this attempt is interrupted
+            os.utime(fd, ns=(mtimes[row.path],) * 2)
         except Gone:
+            hashed = ""
+        finally:
+            os.close(fd)
+        if hashed != row.digest:
+            stage.remove(row.digest)
             changed.append(row.path)
-            continue
-        if hasher.hexdigest() != row.digest:
-            changed.append(row.path)
-            continue
-        os.rename("incoming", row.digest, src_dir_fd=stage.fd, dst_dir_fd=stage.fd)
     if changed:
         raise Refused("changed", "Files changed while they were sent.", paths=changed)
 
 
-def _write_all(file: Any, data: bytes) -> None:
-    view = memoryview(data)
-    while view:
-        view = view[file.write(view) :]
+def _receive_one(fd: int, read: Read) -> str:
+    hasher = hashlib.sha256()
+    for piece in receive_body(read):
+        hasher.update(piece)
+        write_all(fd, piece)
+    return hasher.hexdigest()
 
 
 # ---------------------------------------------------------------- putting files in place
@@ -260,12 +328,12 @@ def _settle(target: Confined, stage: Confined, want: Wanted, change: Difference)
     for number in change.content:
         left[want.rows[number].digest] = left.get(want.rows[number].digest, 0) + 1
     content, placed = set(change.content), {}
-    for number in sorted(content | set(change.shape), key=lambda number: raw(want.rows[number].path)):
+    for number in sorted(content | set(change.shape)):
         row = want.rows[number]
         if number in content:
             left[row.digest] -= 1
             source = row.digest if not left[row.digest] else _copy(stage, row.digest)
-            placed[row.path] = (_place(target, stage, source, row, want.mtimes[number]), row.digest)
+            placed[row.path] = (_place(target, stage, source, row, want.mtimes[row.path]), row.digest)
         elif row.kind == "dir":
             target.make_folder(row.path, row.mode)
         elif row.kind == "link":
@@ -285,15 +353,18 @@ def _copy(stage: Confined, name: str) -> str:
 
 def _place(target: Confined, stage: Confined, source: str, row: Row, mtime: int) -> tree.Stamp:
     """Rename a staged file to its place, with its mode and time; returns its new stamp."""
+    staged = os.stat(source, dir_fd=stage.fd, follow_symlinks=False)
+    if (staged.st_mode & 0o7777, staged.st_mtime_ns) != (row.mode & 0o777, mtime):
+        fd = stage.open_file(source)
+        try:
+            os.fchmod(fd, row.mode & 0o777)
+            os.utime(fd, ns=(mtime, mtime))
+        finally:
+            os.close(fd)
     folder, name = target.at(row.path)
-    fd = stage.open_file(source)
-    try:
-        os.fchmod(fd, row.mode & 0o777)
-        os.utime(fd, ns=(mtime, mtime))
-        os.rename(source, name, src_dir_fd=stage.fd, dst_dir_fd=folder)
-        return tree.stamp_of(os.fstat(fd))
-    finally:
-        os.close(fd)
+    os.rename(source, name, src_dir_fd=stage.fd, dst_dir_fd=folder)
+    size, seen, _, ctime, device = tree.stamp_of(os.stat(name, dir_fd=folder, follow_symlinks=False))
+    return size, seen, staged.st_ino, ctime, device  # of the staged file, whatever has its name now
 
 
 def expose(place: str, name: str, root: str) -> None:

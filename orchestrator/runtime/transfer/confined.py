@@ -11,6 +11,7 @@ from .frames import PIECE
 
 _FOLDER = os.O_RDONLY | os.O_DIRECTORY | os.O_NOFOLLOW | os.O_CLOEXEC
 _FILE = os.O_RDONLY | os.O_NOFOLLOW | os.O_NONBLOCK | os.O_CLOEXEC
+_NEW = os.O_WRONLY | os.O_CREAT | os.O_EXCL | os.O_NOFOLLOW | os.O_CLOEXEC
 
 
 class Confined:
@@ -63,6 +64,11 @@ class Confined:
             os.close(fd)
             raise OSError(f"{path} is not a regular file")
         return fd
+
+    def create_file(self, path: str) -> int:
+        """Return a descriptor for writing the new file at `path`, which only the user may read."""
+        folder, name = self.at(path)
+        return os.open(name, _NEW, 0o600, dir_fd=folder)
 
     def remove(self, path: str) -> None:
         """Remove `path`; a folder must be empty. Does nothing if it does not exist."""
@@ -125,3 +131,9 @@ def pieces(fd: int) -> Iterator[bytes]:
             yield piece
     finally:
         os.close(fd)
+
+
+def write_all(fd: int, data: bytes) -> None:
+    view = memoryview(data)
+    while view:
+        view = view[os.write(fd, view) :]

@@ -8,9 +8,9 @@ of the locale of either side.
 from __future__ import annotations
 
 import hashlib
-import json
 import re
 import unicodedata
+from json.encoder import encode_basestring_ascii as quoted
 from typing import Dict, Iterator, List, NamedTuple, Optional, Sequence, Set, Tuple
 
 
@@ -41,6 +41,10 @@ class Difference(NamedTuple):
         return bool(self.content or self.shape or self.remove)
 
 
+FINGERPRINT = 16
+"""Hexadecimal digits that tell the rows of two trees apart. That they are equal proves nothing."""
+
+
 def raw(text: str) -> bytes:
     return text.encode("utf-8", "surrogateescape")
 
@@ -55,7 +59,18 @@ def ordered(rows: Sequence[Row]) -> List[Row]:
 
 def digest(rows: Sequence[Row]) -> str:
     """Return the SHA-256 over every field of every row, in the order of the paths' bytes."""
-    return hashlib.sha256(json.dumps(ordered(rows), separators=(",", ":")).encode()).hexdigest()
+    return hashlib.sha256(f"[{','.join(map(encoded, ordered(rows)))}]".encode()).hexdigest()
+
+
+def encoded(row: Row) -> str:
+    """Return the row as JSON, as json.dumps does without spaces, in a third of its time."""
+    path, kind, size, mode, hashed, target = row
+    return f"[{quoted(path)},{quoted(kind)},{size},{mode},{quoted(hashed)},{quoted(target)}]"
+
+
+def fingerprints(rows: Sequence[Row]) -> List[str]:
+    """Return FINGERPRINT hexadecimal digits for each row, which depend on every field of it."""
+    return [hashlib.sha256(encoded(row).encode()).hexdigest()[:FINGERPRINT] for row in rows]
 
 
 def difference(have: Sequence[Row], want: Sequence[Row]) -> Difference:
@@ -121,7 +136,7 @@ def hostile(rows: Sequence[Row], *, sealed: bool) -> List[Tuple[str, str]]:
 def refusals(rows: Sequence[Row], *, sealed: bool, folding: bool) -> List[Refusal]:
     """Like `hostile`, with reasons. `folding`: also refuse names that differ only in case or composition."""
     found = [Refusal(row.path, reason, why) for row in rows for reason, why in _wrong(row, sealed)]
-    found.extend(Refusal(path, NAME_CLASH, why) for path, why in _conflicts(rows))
+    found.extend(Refusal(path, NAME_CLASH, why) for path, why in conflicts(rows))
     if folding:
         found.extend(Refusal(path, NAME_CLASH, why) for path, why in _collisions(rows))
     return found
@@ -179,17 +194,23 @@ def leads_out(link: Row) -> bool:
     return climbs > link.path.count("/") or ".." in parts[climbs:]
 
 
-def _conflicts(rows: Sequence[Row]) -> Iterator[Tuple[str, str]]:
+def conflicts(rows: Sequence[Row]) -> Iterator[Tuple[str, str]]:
     """Yield paths that cannot both exist: named twice, or below something that is not a folder."""
     kinds: Dict[str, str] = {}
     for row in rows:
         if row.path in kinds:
             yield row.path, "it is named twice"
         kinds[row.path] = row.kind
+    good = set()
     for path in kinds:
-        for above in parents(path):
-            if kinds.get(above, "dir") != "dir":
-                yield path, f"{above} is a {kinds[above]}, and cannot hold it"
+        folder = path.rpartition("/")[0]
+        if folder in good:
+            continue
+        blocks = [above for above in parents(path) if kinds.get(above, "dir") != "dir"]
+        for above in blocks:
+            yield path, f"{above} is a {kinds[above]}, and cannot hold it"
+        if not blocks:
+            good.add(folder)
 
 
 def _collisions(rows: Sequence[Row]) -> Iterator[Tuple[str, str]]:
@@ -202,6 +223,8 @@ def _collisions(rows: Sequence[Row]) -> Iterator[Tuple[str, str]]:
 
 def folded(path: str) -> str:
     """Return a key that is equal for names that some file systems treat as equal."""
+    if path.isascii():
+        return path.lower()
     return unicodedata.normalize("NFC", unicodedata.normalize("NFC", path).casefold())
 
 

@@ -1,7 +1,7 @@
 """Frames, in which both sides exchange messages and file bodies over one channel, each with its length first.
 
-A message is JSON. A body is a sequence of pieces and then an empty piece; if its file cannot be read to the
-end, it ends with GONE and a message with the reason.
+A message is JSON. A body is a sequence of pieces, of which the last has the bit LAST in its length; if its
+file cannot be read to the end, it ends with GONE and a message with the reason.
 """
 
 from __future__ import annotations
@@ -17,6 +17,7 @@ Write = Callable[[bytes], Any]
 PIECE = 1 << 18
 _LIMIT = 1 << 29
 _LONGEST_PIECE = 1 << 22
+_LAST = 1 << 31
 _GONE = 0xFFFFFFFF
 _LENGTH = struct.Struct(">I")
 
@@ -44,16 +45,18 @@ def receive(read: Read, most: int = _LIMIT) -> Any:
 def send_body(write: Write, pieces: Iterator[bytes]) -> int:
     """Send a body; returns its length. If `pieces` raises OSError, the other side is told that the body is
     incomplete."""
-    total = 0
+    total, held = 0, b""
     try:
         for piece in pieces:
-            write(_LENGTH.pack(len(piece)) + piece)
+            if held:
+                write(_LENGTH.pack(len(held)) + held)
+            held = piece
             total += len(piece)
     except OSError as error:
         write(_LENGTH.pack(_GONE))
         send(write, error.strerror or str(error))
         return total
-    write(_LENGTH.pack(0))
+    write(_LENGTH.pack(len(held) | _LAST) + held)
     return total
 
 
@@ -71,13 +74,13 @@ def first_bytes(pieces: Iterator[bytes], size: int) -> Iterator[bytes]:
 
 def receive_body(read: Read) -> Iterator[bytes]:
     """Yield the pieces of a body. Raises Gone if it is incomplete; further bodies can follow."""
-    while True:
+    last = 0
+    while not last:
         length = _length(read)
         if length == _GONE:
             raise Gone(str(receive(read, _LONGEST_PIECE)))
-        if not length:
-            return
-        yield _piece(read, length, _LONGEST_PIECE)
+        last = length & _LAST
+        yield _piece(read, length & ~_LAST, _LONGEST_PIECE)
 
 
 def _length(read: Read) -> int:
@@ -92,10 +95,10 @@ def _piece(read: Read, length: int, most: int) -> bytes:
 
 def exactly(read: Read, size: int) -> bytes:
     """Return `size` bytes. Raises Broken if the other side ends before that."""
-    data = bytearray()
+    data = read(size) if size else b""
     while len(data) < size:
         more = read(size - len(data))
         if not more:
             raise Broken("the other side went away")
         data += more
-    return bytes(data)
+    return data

@@ -14,10 +14,11 @@ import contextlib
 import fcntl
 import json
 import os
-from typing import Any, Collection, Dict, Iterator, List, Optional, Sequence, Set, Tuple
+import time
+from typing import Any, Collection, Dict, Iterator, List, NamedTuple, Optional, Sequence, Set, Tuple
 
 from . import tree
-from .entries import Row, digest, ordered, raw
+from .entries import Row, ordered, raw
 
 SCHEMA = 2
 
@@ -42,31 +43,51 @@ def locked(root: str) -> Iterator[None]:
         os.close(fd)
 
 
-def recall(root: str) -> tree.Known:
-    """Return the known stamps of files; none after a reboot, because not all were on disk before it."""
+class Left(NamedTuple):
+    """A tree as it was left. `digest`: "" if none was recorded; `known`: none after a reboot, because not all
+    files were on disk before it."""
+
+    digest: str
+    known: tree.Known
+
+
+def recall(root: str) -> Left:
+    """Return the tree as it was left."""
+    known = _read(root)
     try:
-        known = _read(root)
         if known is None or known["boot"] != _boot():
-            return {}
+            return Left("" if known is None else str(known["digest"]), {})
         hashes = {entry[0]: entry[4] for entry in known["entries"]}
-        return {path: (_stamp(stamp), hashes[path]) for path, stamp in known["stamps"].items()}
+        stamps = {path: (tuple(stamp), hashes[path]) for path, stamp in known["stamps"].items()}
+        return Left(str(known["digest"]), stamps)
     except (ValueError, KeyError, TypeError, IndexError):
-        return {}
+        return Left("", {})
 
 
-def digest_of(root: str) -> str:
-    """Return the digest of the tree as it was left; "" if none was recorded."""
-    return str((_read(root) or {}).get("digest", ""))
+def mark(root: str) -> Optional[tree.Stamp]:
+    """Return a stamp of the record, which is another one after a sync of the tree and after its files were
+    linked; None if there is no record."""
+    try:
+        return tree.stamp_of(os.lstat(f"{root}.manifest.json"))
+    except OSError:
+        return None
 
 
-def record(root: str, rows: Sequence[Row], trusted: tree.Known) -> None:
-    """Record the tree as it was left."""
+def touch(root: str) -> None:
+    """Let the record have another mark: the tree is about to change."""
+    now = time.time_ns()
+    with contextlib.suppress(FileNotFoundError):
+        os.utime(f"{root}.manifest.json", ns=(now, now))
+
+
+def record(root: str, rows: Sequence[Row], found: str, trusted: tree.Known) -> None:
+    """Record the tree as it was left; `found` is the digest of `rows`."""
     _write(
         root,
         {
             "schema": SCHEMA,
             "boot": _boot(),
-            "digest": digest(rows),
+            "digest": found,
             "entries": ordered(rows),
             "stamps": {path: stamp for path, (stamp, _) in trusted.items()},
         },

@@ -92,11 +92,11 @@ def _survey(folder: int, inside: str, chooser: Chooser, result: Survey) -> bool:
     """Add the entries of the open `folder`, and close it; returns False if the chooser excludes it."""
     try:
         with os.scandir(folder) as listing:
-            items = sorted((os.fsencode(item.name), item) for item in listing)
-        if not chooser.enter(inside, {text(name) for name, _ in items}):
+            items = sorted((_name_of(item), item) for item in listing)
+        if not chooser.enter(inside, {name for name, _ in items}):
             return False
         for name, item in items:
-            path = f"{inside}/{text(name)}" if inside else text(name)
+            path = f"{inside}/{name}" if inside else name
             _survey_item(folder, name, item, path, chooser, result)
     except OSError as error:
         result.unreadable.append((inside or ".", error.strerror or str(error)))
@@ -105,8 +105,12 @@ def _survey(folder: int, inside: str, chooser: Chooser, result: Survey) -> bool:
     return True
 
 
+def _name_of(item: "os.DirEntry[str]") -> str:
+    return item.name if item.name.isascii() else text(os.fsencode(item.name))
+
+
 def _survey_item(
-    folder: int, name: bytes, item: "os.DirEntry[str]", path: str, chooser: Chooser, result: Survey
+    folder: int, name: str, item: "os.DirEntry[str]", path: str, chooser: Chooser, result: Survey
 ) -> None:
     is_folder = item.is_dir(follow_symlinks=False)
     if not chooser.keep(path, is_folder):
@@ -116,7 +120,7 @@ def _survey_item(
         if not is_folder:
             _add(path, folder, about, result)
             return
-        below = os.open(name, _FOLDER, dir_fd=folder)
+        below = os.open(raw(name), _FOLDER, dir_fd=folder)
     except OSError as error:
         result.unreadable.append((path, error.strerror or str(error)))
         return
@@ -200,7 +204,7 @@ def _read(inside: Confined, listed: Survey, known: Known) -> Tuple[List[Row], Kn
             listed.unreadable.append((row.path, error.strerror or str(error)))
             continue
         seen, hashed = now[row.path]
-        rows.append(row._replace(size=seen[0], digest=hashed))
+        rows.append(Row(row.path, row.kind, seen[0], row.mode, hashed))
     return rows, now
 
 

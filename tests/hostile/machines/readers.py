@@ -237,7 +237,6 @@ ELSEWHERE = {
     "sync.far.far_scan": "test_trees.py::test_a_listing_that_is_none",
     "sync.talk.hear": "test_trees.py::test_sending_to_a_machine_that_lies",
     "sync.talk.__init__": "test_trees.py::test_sending_to_one_that_never_ends",
-    "sync.pull._fetch_one": "test_trees.py::test_fetching_from_a_machine_that_lies",
     "hosts.here.get": "test_verbs.py::test_what_is_no_regular_file_is_not_fetched",
     "stalls.scratch_run._change": "test_leaves.py::test_a_fix_shows_no_file_outside_of_the_project",
 }

@@ -32,6 +32,10 @@ def piece(data: bytes) -> bytes:
     return struct.pack(">I", len(data)) + data
 
 
+def last(data: bytes) -> bytes:
+    return struct.pack(">I", len(data) | 1 << 31) + data
+
+
 @pytest.fixture(scope="module")
 def agent(tmp_path_factory: pytest.TempPathFactory) -> Agent:
     base = tmp_path_factory.mktemp("base")
@@ -57,6 +61,14 @@ def impatient(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(talk, "_LAST_WORDS_WITHIN", 0.4)
 
 
+THERE = frame({"digest": "ab" * 32, "rows": ""})
+SAME = [THERE, frame({"need": [], "remove": 0})]
+
+
+def needs(need: Any, remove: int = 0) -> list[bytes]:
+    return [THERE, frame({"need": need, "remove": remove})]
+
+
 ANSWERS: dict[str, Sequence[bytes]] = {
     "nothing": [],
     "prose": [b"hello\n"],
@@ -69,21 +81,25 @@ ANSWERS: dict[str, Sequence[bytes]] = {
     "depth": [frame(DEEP)],
     "a number": [frame(7)],
     "no word of it": [frame({})],
-    "a word for yes": [frame({"same": "yes"})],
+    "rows that are a list": [frame({"digest": "ab" * 32, "rows": ["ab" * 8]})],
+    "rows that are no fingerprints": [frame({"digest": "ab" * 32, "rows": "xyz"})],
+    "half a fingerprint": [frame({"digest": "ab" * 32, "rows": "abab"})],
+    "rows without a digest": [frame({"rows": ""})],
+    "rows, and nothing": [THERE],
     "a refusal that is a list": [frame({"error": ["x"]})],
     "a refusal with a word for a size": [frame({"error": "disk_full", "needed": "much", "free": 1})],
     "a refusal without sizes": [frame({"error": "disk_full"})],
     "a refusal with escapes": [frame({"error": "other", "text": "\x1b]0;x\x07\x1b[2J"})],
-    "the same, and no digest": [frame({"same": True}), frame({})],
-    "the same, and another digest": [frame({"same": True}), frame({"digest": "ab" * 32})],
-    "the same, and a digest that is none": [frame({"same": True}), frame({"digest": "../x"})],
-    "asks for none": [frame({"same": False}), frame({"need": "all", "remove": 0})],
-    "asks for what is not there": [frame({"same": False}), frame({"need": [7], "remove": 0})],
-    "asks backwards": [frame({"same": False}), frame({"need": [-1], "remove": 0})],
-    "asks twice": [frame({"same": False}), frame({"need": [1, 1], "remove": 0})],
-    "asks for a folder": [frame({"same": False}), frame({"need": [0], "remove": 0})],
-    "asks for half a file": [frame({"same": False}), frame({"need": [0.5], "remove": 0})],
-    "removes less than nothing": [frame({"same": False}), frame({"need": [1], "remove": -1})],
+    "the same, and no digest": [*SAME, frame({})],
+    "the same, and another digest": [*SAME, frame({"digest": "ab" * 32})],
+    "the same, and a digest that is none": [*SAME, frame({"digest": "../x"})],
+    "asks for none": needs("all"),
+    "asks for what is not there": needs([7]),
+    "asks backwards": needs([-1]),
+    "asks twice": needs([1, 1]),
+    "asks for a folder": needs([0]),
+    "asks for half a file": needs([0.5]),
+    "removes less than nothing": needs([1], -1),
 }
 
 
@@ -116,12 +132,16 @@ def test_sending_to_one_that_never_ends(agent: Agent, tmp_path: Path, instead: t
 
 BODIES: dict[str, bytes] = {
     "nothing": b"",
-    "other bytes": piece(b"other") + piece(b""),
-    "fewer bytes": piece(b"hel") + piece(b""),
-    "no bytes": piece(b""),
-    "more bytes": piece(b"hello and more") + piece(b""),
-    "more and more": piece(b"x" * (1 << 20)) * 100 + piece(b""),
+    "other bytes": last(b"other"),
+    "other bytes in pieces": piece(b"oth") + last(b"er"),
+    "fewer bytes": last(b"hel"),
+    "no bytes": last(b""),
+    "more bytes": last(b"hello and more"),
+    "more and more": piece(b"x" * (1 << 20)) * 100 + last(b""),
+    "the right bytes and no end": piece(b"hello"),
+    "no bytes and no end": piece(b"") * 10_000,
     "a piece without end": struct.pack(">I", 0xFFFFFFF0) + b"x" * 1000,
+    "a piece that is long": struct.pack(">I", 0x7FFFFFF0) + b"x" * 1000,
     "gone": GONE + frame("why"),
     "gone for no reason": GONE + b"{",
     "gone and gone": GONE * 10_000,

@@ -51,7 +51,7 @@ def test_a_read_in_an_imported_module_is_said_with_what_to_add(
     monkeypatch.setenv("SENT", "2")
     said = (
         "reads DATA_DIR, which is set here and not in the profile: "
-        'add  train.env: {DATA_DIR: "/no/such folder"}'
+        "add  train.env: {DATA_DIR: {from_env: DATA_DIR}}"
     )
     expected = [("loading/files.py", 2, said)]
     assert findings(check_project(profile(project))) == expected
@@ -82,7 +82,7 @@ def test_a_folder_of_this_computer_is_declared_as_data(project: Path) -> None:
         "A": 'data: [{source: "../images", target: "images"}]  and  train.env: {A: "images"}',
         "B": 'train.env: {B: "own"}',
         "C": 'train.env: {C: "…"}',
-        "D": 'train.env: {D: "/usr"}',
+        "D": "train.env: {D: {from_env: D}}",
     }
     assert advice_for_unsent(profile(project, declared), {"A": str(images)}) == {
         "A": 'train.env: {A: "pictures"}'
@@ -97,9 +97,12 @@ def test_a_folder_of_this_computer_is_declared_as_data(project: Path) -> None:
         ("DATABASE", "postgres://me:hunter2@host/db"),
         ("HUB", "hf_hunter2"),
         ("MANY_LINES", "hunter2\nhunter2"),
+        ("WAREHOUSE_LOGIN", "hunter2"),
+        ("LEARNING_RATE", "0.3"),
+        ("PATH_THAT_IS_NOT_HERE", "/hunter2"),
     ],
 )
-def test_a_value_that_may_be_a_secret_is_not_shown(project: Path, name: str, value: str) -> None:
+def test_no_value_is_shown_as_any_may_be_a_secret(project: Path, name: str, value: str) -> None:
     assert advice_for_unsent(profile(project), {name: value}) == {
         name: f"train.env: {{{name}: {{from_env: {name}}}}}"
     }

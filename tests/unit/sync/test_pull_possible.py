@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import errno
 import os
 import socket
 from collections.abc import Iterator
@@ -12,6 +13,7 @@ import pytest
 from orchestrator import sync
 from orchestrator.errors import LocalError
 from orchestrator.model import Agent, Entry, NotFetched, Refused
+from orchestrator.runtime.transfer.confined import Confined
 from orchestrator.sync import sift as sifting
 from tests.unit.sync.trees import HASH, HOST, picture
 
@@ -226,3 +228,19 @@ def test_every_reason_of_the_far_side_has_its_word_here() -> None:
     words = {value for name, value in vars(entries).items() if name.isupper() and isinstance(value, str)}
     assert words <= {str(reason) for reason in Refused}
     assert NotFetched("p", "file", Refused.CHANGED, "").can_come
+
+
+def test_a_file_that_cannot_be_created_here_is_named_and_the_next_arrive(
+    agent: Agent, source: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    create = Confined.create_file
+
+    def refusing(inside: Confined, path: str) -> int:
+        if path == "d/model":
+            raise OSError(errno.EILSEQ, "Invalid or incomplete multibyte or wide character")
+        return create(inside, path)
+
+    monkeypatch.setattr(Confined, "create_file", refusing)
+    pulled = fetch(agent, source, listed(agent, source), tmp_path / "target")
+    assert reasons(pulled) == {"d/model": Refused.NOT_WRITABLE}
+    assert (tmp_path / "target" / "log").read_text() == "one\n"
