@@ -13,7 +13,6 @@ import typer
 
 from orchestrator.cli.options import Json, Sets, duration
 from orchestrator.cli.output import emit, guarded
-from orchestrator.errors import EXIT_INTERRUPTED
 
 if TYPE_CHECKING:
     from orchestrator.api import Sized
@@ -87,12 +86,11 @@ def size(
 
 @contextmanager
 def _scratch() -> Iterator[None]:
-    """Turn Ctrl-C into a message and exit code 130; the scratch run is removed."""
+    """Say of an interrupt what became of the scratch run."""
     try:
         yield
     except KeyboardInterrupt:
-        print("\nInterrupted. The scratch run was stopped and removed.", file=sys.stderr)
-        raise typer.Exit(EXIT_INTERRUPTED) from None
+        raise KeyboardInterrupt("The scratch run was stopped and removed.") from None
 
 
 def _parted(words: list[str]) -> tuple[Path | None, list[str]]:
