@@ -30,7 +30,7 @@ def test_an_interrupt_says_what_exists_and_what_goes_on(
     capsys: pytest.CaptureFixture[str],
 ) -> None:
     @guarded
-    def verb(as_json: bool) -> None:
+    def verb(*, as_json: bool) -> None:  # noqa: ARG001 (guarded reads it)
         raise interrupt
 
     with pytest.raises(typer.Exit) as left:
