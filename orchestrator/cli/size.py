@@ -17,6 +17,7 @@ from orchestrator.cli.output import emit, guarded
 if TYPE_CHECKING:
     from orchestrator.api import Sized
 
+_DEFAULT = Path("orch.yaml")
 Words = Annotated[
     list[str] | None,
     typer.Argument(metavar="[PROFILE] [-- CMD...]", help="The profile, or the training command."),
@@ -94,7 +95,11 @@ def _scratch() -> Iterator[None]:
 
 
 def _parted(words: list[str]) -> tuple[Path | None, list[str]]:
-    """Split the words into a profile's path, if the first word is one, and the command."""
+    """Split the words into a profile's path, if the first word is one, and the command. Without words, the
+    profile is the `orch.yaml` of this folder.
+    """
+    if not words and _DEFAULT.is_file():
+        return _DEFAULT, []
     if words and words[0].endswith((".yaml", ".yml")):
         return Path(words[0]), words[1:]
     return None, words
