@@ -249,8 +249,8 @@ PAGES = (
         "The command was interrupted",
         (130,),
         "Ctrl-C, SIGTERM of a scheduler, or a closed terminal ended it.",
-        "What the message names: a machine that was created stays unless the message says that it is gone, and "
-        "a run that began goes on there.",
+        "What the message names: a machine that was created stays unless the message says that it is gone, "
+        "and a run that began goes on there.",
         "The command that the message names continues; `orch status` shows what there is.",
     ),
 )
