@@ -181,7 +181,8 @@ def reasons(rows: dict[str, Any]) -> list[str]:
     for row in ROWS:
         found = rows.get(row.key) or {}
         said = verdict(row, found)
-        why = " ".join(part for part in (found.get("detail", ""), found.get("problem", "")) if part)
+        profiled = row.why if said == "no" else ""
+        why = " ".join(part for part in (found.get("detail", ""), found.get("problem", ""), profiled) if part)
         if why and (said in ("no", "not measured") or found.get("problem")):
             lines.append(f"- {row.what}: {why}")
     return lines

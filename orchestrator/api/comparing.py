@@ -29,6 +29,7 @@ from orchestrator.replay.staleness import changed_since, restored
 from orchestrator.runs import record_file
 from orchestrator.runs.kept_code import changed_code
 from orchestrator.runs.outputs import Sameness, compare_outputs
+from orchestrator.runs.sbom import changed_packages
 from orchestrator.session.project import Project
 from orchestrator.session.session import local_agent
 
@@ -66,8 +67,13 @@ def compare(
 def by_records(a: RunRecord, b: RunRecord) -> Verdict:
     """Compare two runs by their records, the results that both wrote by content, and the code by file."""
     same = {each.path for each in compare_outputs(a, b) if each.found == Sameness.CONTENT}
-    changed = changed_code(a.folder, b.folder)
-    return parity.compare_records(a.as_json(), b.as_json(), same_content=same, changed_code=changed)
+    return parity.compare_records(
+        a.as_json(),
+        b.as_json(),
+        same_content=same,
+        changed_code=changed_code(a.folder, b.folder),
+        changed_packages=changed_packages(a.folder, b.folder),
+    )
 
 
 def _records(project: Project, a: Path | str, b: Path | str) -> tuple[RunRecord, RunRecord] | None:

@@ -180,7 +180,7 @@ def train(
     from orchestrator.cli.live import following
 
     profile_.refuse_detached(io_analyze, detach)
-    with runs.detachable(starts=True), following(as_json) as (output, progress):
+    with following(as_json) as (output, progress):
         record = api.train(
             run_id=run_id,
             lease=lease,

@@ -17,7 +17,9 @@ from orchestrator.cli.signals import stopped_as_interrupted
 from orchestrator.cli.terminal import ours
 from orchestrator.errors import (
     EXIT_INTERRUPTED,
+    BeforeTheRun,
     DataNotSent,
+    Interrupted,
     LocalError,
     NotAccepted,
     OrchError,
@@ -57,7 +59,7 @@ def guarded(function: Callable[..., None]) -> Callable[..., None]:
                 raise typer.Exit(0) from None
             fail(_of_this_computer(error), as_json)
         except KeyboardInterrupt as interrupt:
-            print(ours(f"\nInterrupted.\n{str(interrupt) or _INTERRUPTED}"), file=sys.stderr)
+            _tell_interrupt(interrupt, as_json)
             raise typer.Exit(EXIT_INTERRUPTED) from None
 
     return call
@@ -76,7 +78,37 @@ def _of_this_computer(error: OSError) -> OrchError:
 
 
 _INTERRUPTED_EXISTS = "Everything that was created before still exists."
-_INTERRUPTED = "Everything that was created before still exists. Next: orch status"
+
+
+def _tell_interrupt(interrupt: KeyboardInterrupt, as_json: bool) -> None:
+    """Print what an interrupt left and the next command, and with --json also as one object."""
+    happened, exists, following = _told(interrupt)
+    print(ours("\n" + "\n".join(text for text in (happened, exists) if text)), file=sys.stderr)
+    if following:
+        print(ours(f"Next: {following}"), file=sys.stderr)
+    if as_json:
+        value = {
+            "kind": "Interrupted",
+            "code": "interrupted",
+            "message": happened,
+            "exists": exists or None,
+            "next_command": following or None,
+            "exit_code": EXIT_INTERRUPTED,
+            "retry": False,
+        }
+        print(json.dumps({"schema": "orch.error/1", "error": value, "run": None}, indent=1))
+
+
+def _told(interrupt: KeyboardInterrupt) -> tuple[str, str, str]:
+    """Return what happened, what exists, and the next command."""
+    if isinstance(interrupt, BeforeTheRun):
+        again = (
+            f"{interrupt}    # files that were sent are not sent again" if str(interrupt) else "orch status"
+        )
+        return "Interrupted before the run was started.", "The machine still exists.", again
+    if isinstance(interrupt, Interrupted):
+        return "Interrupted.", interrupt.exists, interrupt.next_command
+    return "Interrupted.", str(interrupt) or _INTERRUPTED_EXISTS, "" if str(interrupt) else "orch status"
 
 
 def fail(error: OrchError, as_json: bool) -> None:

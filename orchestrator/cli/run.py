@@ -2,15 +2,12 @@
 
 from __future__ import annotations
 
-import sys
 from typing import Annotated
 
 import typer
 
 from orchestrator.cli.options import Json, LocalParity, Parallel, ProfilePath, ResumeProof, Sets, chosen
 from orchestrator.cli.output import guarded
-from orchestrator.cli.terminal import ours
-from orchestrator.errors import EXIT_INTERRUPTED, Interrupted
 
 
 @guarded
@@ -49,23 +46,17 @@ def run(
     from orchestrator.cli import runs
     from orchestrator.cli.live import following
 
-    try:
-        with following(as_json) as (output, progress):
-            record = api.run(
-                chosen(profile),
-                run_id=run_id,
-                overrides=sets or (),
-                local_parity=local_parity,
-                resume_proof=resume_proof,
-                retry_failed=retry_failed,
-                parallel=parallel,
-                detach=detach,
-                output=output,
-                progress=progress,
-            )
-    except KeyboardInterrupt as interrupt:
-        said = "Next: repeat the command; it continues from here"
-        said = str(interrupt) if isinstance(interrupt, Interrupted) else said
-        print(ours(f"\nInterrupted.\n{said}"), file=sys.stderr)
-        raise typer.Exit(EXIT_INTERRUPTED) from None
+    with following(as_json) as (output, progress):
+        record = api.run(
+            chosen(profile),
+            run_id=run_id,
+            overrides=sets or (),
+            local_parity=local_parity,
+            resume_proof=resume_proof,
+            retry_failed=retry_failed,
+            parallel=parallel,
+            detach=detach,
+            output=output,
+            progress=progress,
+        )
     runs.show(record, as_json, started=record.started)

@@ -11,7 +11,7 @@ import typer
 
 from orchestrator.cli.output import emit
 from orchestrator.cli.terminal import Shown, ours
-from orchestrator.errors import EXIT_INTERRUPTED, BeforeTheRun, Interrupted
+from orchestrator.errors import BeforeTheRun, Interrupted
 from orchestrator.model import PullReport, RunRecord
 from orchestrator.model.outcomes import ExitReason, failure_of
 from orchestrator.report.run import pulled_text, summary
@@ -61,26 +61,12 @@ def show_pulled(pulled: PullReport, as_json: bool) -> None:
 
 
 @contextmanager
-def detachable(*, starts: bool = False) -> Iterator[None]:
-    """Turn Ctrl-C into a message and exit code 130. A run that has started continues on its machine. With
-    `starts`, an interrupt that nobody else handled came before the run was started.
-    """
+def detachable() -> Iterator[None]:
+    """Say of an interrupt that nobody else handled that the run, which is only followed, goes on."""
     try:
         yield
-    except BeforeTheRun as early:
-        said = (
-            "\nInterrupted before the run was started. The machine still exists.\n"
-            f"Next: {early!s}    # files that were sent are not sent again"
-        )
-        print(ours(said), file=sys.stderr)
-        raise typer.Exit(EXIT_INTERRUPTED) from None
-    except Interrupted as left:
-        print(ours(f"\nInterrupted. {left}"), file=sys.stderr)
-        raise typer.Exit(EXIT_INTERRUPTED) from None
+    except (BeforeTheRun, Interrupted):
+        raise
     except KeyboardInterrupt:
-        following = (
-            "\nDetached. The run continues on its machine.\n"
-            "Next: orch logs -f    # follow its output again; or: orch cancel"
-        )
-        print("\nInterrupted before the run was started." if starts else following, file=sys.stderr)
-        raise typer.Exit(EXIT_INTERRUPTED) from None
+        follow = "orch logs -f    # follow its output again; or: orch cancel"
+        raise Interrupted("The run continues on its machine.", follow) from None

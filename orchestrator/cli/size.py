@@ -13,11 +13,11 @@ import typer
 
 from orchestrator.cli.options import Json, Sets, duration
 from orchestrator.cli.output import emit, guarded
-from orchestrator.errors import EXIT_INTERRUPTED
 
 if TYPE_CHECKING:
     from orchestrator.api import Sized
 
+_DEFAULT = Path("orch.yaml")
 Words = Annotated[
     list[str] | None,
     typer.Argument(metavar="[PROFILE] [-- CMD...]", help="The profile, or the training command."),
@@ -87,16 +87,19 @@ def size(
 
 @contextmanager
 def _scratch() -> Iterator[None]:
-    """Turn Ctrl-C into a message and exit code 130; the scratch run is removed."""
+    """Say of an interrupt what became of the scratch run."""
     try:
         yield
     except KeyboardInterrupt:
-        print("\nInterrupted. The scratch run was stopped and removed.", file=sys.stderr)
-        raise typer.Exit(EXIT_INTERRUPTED) from None
+        raise KeyboardInterrupt("The scratch run was stopped and removed.") from None
 
 
 def _parted(words: list[str]) -> tuple[Path | None, list[str]]:
-    """Split the words into a profile's path, if the first word is one, and the command."""
+    """Split the words into a profile's path, if the first word is one, and the command. Without words, the
+    profile is the `orch.yaml` of this folder.
+    """
+    if not words and _DEFAULT.is_file():
+        return _DEFAULT, []
     if words and words[0].endswith((".yaml", ".yml")):
         return Path(words[0]), words[1:]
     return None, words

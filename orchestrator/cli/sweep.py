@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import sys
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any
 
@@ -10,8 +9,7 @@ import typer
 
 from orchestrator.cli.options import Json, Sets, chosen
 from orchestrator.cli.output import emit, guarded
-from orchestrator.cli.terminal import ours
-from orchestrator.errors import EXIT_CAPACITY, EXIT_INTERRUPTED, Interrupted, UsageError
+from orchestrator.errors import EXIT_CAPACITY, UsageError
 
 if TYPE_CHECKING:
     from orchestrator.model.sweeps import Sweep
@@ -143,20 +141,15 @@ def _carried_out(
     values = api.parse_matrix(matrix, search=options["search"] is not None)
     named = {name.replace("_", "-"): value for name, value in options.items() if name != "overrides"}
     call = api.SweepCall(profile, values, options["overrides"], named)
-    try:
-        done = api.sweep(
-            profile,
-            matrix=values,
-            approve=approval.ask(yes, call.words()),
-            told=lambda now, point: (tell.say if point.succeeded else tell.notice)(point_line(now, point)),
-            progress=tell,
-            **options,
-        )
-        return done, call.command(detach=None) if done.going_on else None
-    except Interrupted as interrupt:
-        said = f"\nInterrupted.\n{interrupt.exists}\nNext: {interrupt.next_command}"
-        print(ours(said), file=sys.stderr)
-        raise typer.Exit(EXIT_INTERRUPTED) from None
+    done = api.sweep(
+        profile,
+        matrix=values,
+        approve=approval.ask(yes, call.words()),
+        told=lambda now, point: (tell.say if point.succeeded else tell.notice)(point_line(now, point)),
+        progress=tell,
+        **options,
+    )
+    return done, call.command(detach=None) if done.going_on else None
 
 
 def _exit_code(done: Sweep) -> int:

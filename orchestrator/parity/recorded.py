@@ -33,19 +33,26 @@ _RECORD = (
 
 
 def compare_records(
-    a: Record, b: Record, *, same_content: Collection[str] = (), changed_code: Sequence[str] = ()
+    a: Record,
+    b: Record,
+    *,
+    same_content: Collection[str] = (),
+    changed_code: Sequence[str] = (),
+    changed_packages: Sequence[str] = (),
 ) -> Verdict:
     """Return the verdict on two `run.json` objects: DIVERGENT if command, code, data or a metric differ, else
     NOT COMPARED.
 
     Never IDENTICAL, because no tensor was compared. `same_content`: paths of results whose bytes differ and
     whose content is the same, such as models that contain the time of saving. `changed_code`: the paths in
-    which the code of the two differs, if they are known. `recorded` contains every fact.
+    which the code of the two differs, and `changed_packages`: name and both versions of each package that
+    differs, if they are known. `recorded` contains every fact.
     """
     facts = (*_values(a, b), *_metrics(a, b), *_results(a, b, same_content))
     differing = [fact for fact in facts if fact.equal is False]
     decisive = [fact for fact in differing if fact.name in _ANOTHER_JOB or fact.decisive]
     where = f" The code differs in {few(changed_code)}." if changed_code else ""
+    where += f" Packages that differ: {few(changed_packages)}." if changed_packages else ""
     said = f"No tensors of both runs were recorded. {_said(facts)}{where}"
     verdict = Conclusion.DIVERGENT if decisive else Conclusion.NOT_COMPARED
     return Verdict(verdict, detail=said, fix=_fix(decisive), recorded=facts)

@@ -24,8 +24,8 @@ _FIX = {
     "layer.seed_generator.state into a tf.train.Checkpoint, or seed it from the step.",
     Lost.STATISTICS: "Save the layers' statistics (BatchNormalization, Normalization): all of model.weights, "
     "not the trainable ones alone.",
-    Lost.DATA_POSITION: "Skip what was read already (dataset.skip(step), or x[step * batch:]), or save the "
-    "iterator in a tf.train.Checkpoint.",
+    Lost.DATA_POSITION: "Skip what the epoch has read already (dataset.skip(step % steps_per_epoch), with a "
+    "shuffle before it that is seeded by the epoch), or save the iterator in a tf.train.Checkpoint.",
     Lost.DATA_ORDER: "Derive the order and the augmentation of an epoch from its number "
     "(shuffle(seed=seed + epoch)), or save the iterator and its generator.",
     Lost.RANDOM_OPERATIONS: "Use stateless random operations seeded from the step, or save the generator: a "

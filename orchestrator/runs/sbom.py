@@ -9,15 +9,18 @@ import json
 import time
 import uuid
 from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
 from importlib.metadata import version
 from pathlib import Path
-from typing import Any
+from typing import Annotated, Any
 from urllib.parse import quote
 
 from packaging.utils import canonicalize_name
 
 from orchestrator.hosts.atomic import atomic_write
 from orchestrator.model import Distribution, Fingerprint, Lock
+from orchestrator.model.answers import LONG, Malformed, Most, decoded
+from orchestrator.model.files import regular_bytes
 
 FILE = "sbom.cdx.json"
 _TOOL = "orch-train"
@@ -80,3 +83,39 @@ def _properties(lock: Lock, installed: Fingerprint) -> list[dict[str, str]]:
     facts = {fact: installed.facts[fact] for fact in _PLATFORM if installed.facts.get(fact)}
     named = {"lock": lock.digest, "stack": installed.digest, **facts}
     return [{"name": f"orch:{name}", "value": value} for name, value in named.items()]
+
+
+@dataclass(frozen=True)
+class _Component:
+    """What is read back of a package."""
+
+    type: str
+    name: Annotated[str, Most(300)]
+    version: Annotated[str, Most(300)]
+
+
+@dataclass(frozen=True)
+class _Bill:
+    components: Annotated[tuple[_Component, ...], Most(10_000)]
+
+
+def changed_packages(one: Path, other: Path) -> tuple[str, ...]:
+    """Return name and both versions of each package that two runs have not in common, by name; none if a bill
+    of materials is missing.
+    """
+    first, second = _versions(one / FILE), _versions(other / FILE)
+    if first is None or second is None:
+        return ()
+    return tuple(
+        f"{name} ({first.get(name, 'absent')}, {second.get(name, 'absent')})"
+        for name in sorted({*first, *second})
+        if first.get(name) != second.get(name)
+    )
+
+
+def _versions(bill: Path) -> dict[str, str] | None:
+    try:
+        found = decoded(_Bill, regular_bytes(bill, LONG), most=LONG)
+    except (OSError, Malformed):
+        return None
+    return {each.name: each.version for each in found.components if each.type == "library"}

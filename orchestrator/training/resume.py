@@ -55,7 +55,10 @@ def refusal(session: Session, found: ResumeCheck) -> ResumeRefused:
     known = " (confirmed)" if lost and lost.confirmed else ""
     what = f"not restored: {lost.lost}{names}{known}" if lost else found.why or _WHAT[found.verdict]
     named = [word for name in profile.train.checkpoints for word in ("--checkpoints", name)]
-    command = shlex.join(["orch", "resume-check", *named, "--", *profile.train.command])
+    program, *arguments = profile.train.command
+    if program in ("python", "python3"):  # the one with the packages of the lock
+        program = str(session.local().python)
+    command = shlex.join(["orch", "resume-check", *named, "--", program, *arguments])
     return ResumeRefused(
         f"{found.verdict}: {what}. The run was not started.",
         exists=f"{machine.id} is still running, at ${machine.price:.2f}/h.",

@@ -1,11 +1,14 @@
-"""ORC801-804: packages that resolve differently on another day or machine."""
+"""ORC801-805: packages that resolve differently on another day or machine."""
 
 from __future__ import annotations
 
 import ast
 import re
-from collections.abc import Iterator
+from collections.abc import Collection, Iterator, Mapping
 from pathlib import PurePosixPath
+
+from packaging.specifiers import InvalidSpecifier, SpecifierSet
+from packaging.version import InvalidVersion
 
 from orchestrator.lint.module import Module
 from orchestrator.lint.registry import Project, module_check, project_check, snippet_check
@@ -49,8 +52,19 @@ IMAGE = Rule(
     "FROM image:tag@sha256:…",
 )
 
+STALE = Rule(
+    "ORC805",
+    "stale-lock",
+    Severity.WARNING,
+    "a list of packages that the lock beside it does not fit",
+    "The lock decides what is installed, here and there: the list asks for another version, or for a package "
+    "that is missing then.",
+    "Lock again: `orch lock`, or `uv lock`.",
+)
+
 _GIT = re.compile(r"git\+(https?|ssh|git|file)://\S+")
 _COMMIT = re.compile(r"@([0-9a-f]{7,40}|v?\d+(\.\d+)+)(#|$)")
+_LISTS = ("requirements", "pyproject")
 _TOOLS = {"pip", "setuptools", "wheel", "uv", "build", "twine", "virtualenv", "pipx", "poetry", "pip-tools"}
 
 
@@ -118,6 +132,43 @@ def check_conflicts(project: Project) -> Iterator[Hit]:
                 each.column,
                 f"{each.written} here, {other.exact} at {where}",
             )
+
+
+@project_check(STALE)
+def check_stale(project: Project) -> Iterator[Hit]:
+    """Find requirements that no version in the locks of their folder meets. A marker may leave one out."""
+    pins: dict[PurePosixPath, dict[str, set[str]]] = {}
+    for each in _locks(project):
+        pins.setdefault(_folder(each), {}).setdefault(each.name, set()).add(each.exact or "")
+    for snippet in project.snippets:
+        for each in requirements(snippet) if snippet.language in _LISTS and not snippet.fragment else ():
+            known = pins.get(_folder(each))
+            if known and not _marked(each) and (misfit := _misfit(each, known)):
+                yield text_hit(STALE, snippet, each.line, each.column, misfit)
+
+
+def _misfit(each: Requirement, pins: Mapping[str, Collection[str]]) -> str:
+    """Return in what a requirement differs from the lock; "" if it does not."""
+    found = pins.get(each.name)
+    if found is None:
+        lacking = _is_whole(each.snippet) and each.name not in _TOOLS
+        return f"{each.written} is not in the lock" if lacking else ""
+    return (
+        "" if _meets(found, each.spec) else f"{each.written} here, {' and '.join(sorted(found))} in the lock"
+    )
+
+
+def _is_whole(snippet: Snippet) -> bool:
+    """Whether a list has what a run needs and nothing else, as those of development have."""
+    return PurePosixPath(snippet.path).name in ("requirements.txt", "requirements.in")
+
+
+def _meets(versions: Collection[str], spec: str) -> bool:
+    try:
+        wanted = SpecifierSet(spec.strip().rstrip(","))
+        return any(wanted.contains(each, prereleases=True) for each in versions)
+    except (InvalidSpecifier, InvalidVersion):
+        return True
 
 
 def _all(project: Project) -> Iterator[Requirement]:

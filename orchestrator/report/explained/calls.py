@@ -244,4 +244,13 @@ PAGES = (
         "Repeat the command. If it stays so, delete the object; `orch pull` has the original while its "
         "machine exists.",
     ),
+    Explanation(
+        "interrupted",
+        "The command was interrupted",
+        (130,),
+        "Ctrl-C, SIGTERM of a scheduler, or a closed terminal ended it.",
+        "What the message names: a machine that was created stays unless the message says that it is gone, "
+        "and a run that began goes on there.",
+        "The command that the message names continues; `orch status` shows what there is.",
+    ),
 )

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterator, Mapping, Sequence
 from typing import Any
 
 from orchestrator.model import RunRecord
@@ -174,9 +174,16 @@ def _model(record: RunRecord) -> tuple[str, bool | None]:
             f"{len(judged)} of {len(files)} model files {verb} the same here ({left} {was} not checked)",
             None,
         )
-    if len(judged) == 1:
-        return "the model does here what it did there", True
-    return f"all {len(judged)} model files do here what they did there", True
+    return _same_here(judged), True
+
+
+def _same_here(files: Sequence[Mapping[str, Any]]) -> str:
+    one = len(files) == 1
+    if not any(each.get("predicted", True) for each in files):
+        which = "its results" if one else f"all {len(files)} files of results"
+        return f"{which} hold the same values here"
+    which, do, it = ("the model", "does", "it") if one else (f"all {len(files)} model files", "do", "they")
+    return f"{which} {do} here what {it} did there"
 
 
 def _missing(record: RunRecord) -> str:

@@ -107,3 +107,17 @@ def test_the_files_in_which_the_code_differs_are_named(tmp_path: Path) -> None:
     assert "The code differs in b.py, train.py." in found.detail
     (tmp_path / "runs/digits-2/code/tree.json").write_text("{")
     assert "The code differs in" not in api.compare("digits-1", "digits-2", folder=tmp_path).detail
+
+
+def test_packages_that_differ_are_named_with_both_versions(tmp_path: Path) -> None:
+    one = {"numpy": "2.0", "keras": "3.1"}
+    bills = {"digits-1": one, "digits-2": {**one, "numpy": "2.1", "a": "1"}}
+    for name, packages in bills.items():
+        folder = folder_of(tmp_path, record(run_id=name))
+        components = [{"type": "library", "name": each, "version": of} for each, of in packages.items()]
+        components.append({"type": "platform", "name": "cpython", "version": name})
+        (folder / "sbom.cdx.json").write_text(json.dumps({"components": components}))
+    found = api.compare("digits-1", "digits-2", folder=tmp_path)
+    assert "Packages that differ: a (absent, 1), numpy (2.0, 2.1)." in found.detail
+    (tmp_path / "runs/digits-1/sbom.cdx.json").unlink()
+    assert "Packages that differ" not in api.compare("digits-1", "digits-2", folder=tmp_path).detail

@@ -122,6 +122,32 @@ def test_one_package_at_two_versions() -> None:
     assert rules({"requirements.txt": marked}) == []
 
 
+@pytest.mark.parametrize(
+    ("name", "wanted", "stale"),
+    [
+        ("requirements.txt", "lightgbm==4.3.0\n", True),
+        ("requirements.in", "lightgbm<4.6\n", True),
+        ("requirements.txt", "lightgbm~=4.5\npip\n", False),
+        ("requirements.txt", "LightGBM\n", False),
+        ("requirements.txt", "lightgbm==4.3.0; python_version < '3.9'\n", False),
+        ("requirements.txt", "pandas>=2\n", True),
+        ("requirements-dev.txt", "pytest>=8\n", False),
+        ("pyproject.toml", '[project]\ndependencies = ["lightgbm>=5"]\n', True),
+        ("pyproject.toml", '[project]\ndependencies = ["pandas"]\n', False),
+        ("other/requirements.txt", "lightgbm==4.3.0\n", False),
+    ],
+)
+def test_a_list_that_its_lock_does_not_fit(name: str, wanted: str, stale: bool) -> None:
+    found = rules({name: wanted, "requirements.lock": f"lightgbm==4.6.0 {HASH}\n"})
+    assert [rule for *_, rule in found if rule == "ORC805"] == ["ORC805"] * stale
+
+
+def test_a_lock_of_several_versions_fits_if_one_does() -> None:
+    lock = f"numpy==1.26.4 ; python_version < '3.11' {HASH}\nnumpy==2.1.3 ; python_version >= '3.11' {HASH}\n"
+    fits = {"requirements.txt": "numpy>=2\n", "requirements.lock": lock}
+    assert [rule for *_, rule in rules(fits) if rule == "ORC805"] == []
+
+
 def test_a_gpu_needs_cuda_from_somewhere() -> None:
     wanted = Surroundings(gpu=True)
     assert rules({"requirements.txt": "tensorflow==2.19.1\n"}) == []

@@ -10,7 +10,7 @@ from tests.unit.lint_blocks import Block, blocks_of
 HAZARDS = [*blocks_of("lint_cases/rules.md"), *blocks_of("lint_cases/variants.md")]
 CLEAN = blocks_of("lint_clean/scripts.md")
 # These need more than one file: test_lint_project.py has them.
-TOGETHER = {"ORC504", "ORC604", "ORC802", "ORC803", "ORC824", "ORC902"}
+TOGETHER = {"ORC504", "ORC604", "ORC802", "ORC803", "ORC805", "ORC824", "ORC902"}
 
 
 @pytest.mark.parametrize("block", HAZARDS, ids=str)

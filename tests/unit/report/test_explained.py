@@ -41,6 +41,7 @@ def raised() -> Iterator[OrchError]:
 
 def test_every_error_has_a_page_with_its_exit_code_and_every_page_an_error() -> None:
     found = {page_of(error): error.exit_code for error in raised()}
+    found["interrupted"] = errors.EXIT_INTERRUPTED  # no error, but told as one with --json
     assert set(found) == set(PAGES)
     assert all(code in PAGES[page].exits for page, code in found.items())
 

@@ -149,6 +149,13 @@ def test_a_model_that_was_not_checked_is_not_called_proven() -> None:
     assert page.headline.sentence.endswith("to the last bit; and the model file was not checked.")
 
 
+def test_files_of_values_are_not_called_a_model() -> None:
+    arrays = [{"path": f"{n}.npy", "loaded": True, "equal": True, "predicted": False} for n in range(2)]
+    for files, said in ((arrays[:1], "its results hold"), (arrays, "all 2 files of results hold")):
+        page = made(details(model_check={"files": files}))
+        assert page.headline.sentence.endswith(f"to the last bit; and {said} the same values here.")
+
+
 def test_a_failed_run_ends_its_sentence_with_its_error_and_shows_its_output_first(tmp_path: Any) -> None:
     ended = {"code": 1, "signal": None, "reason": "failed", "detail": "The command ended with status 1."}
     page = made(read_back(tmp_path, record(exit=ended), log="Traceback\nValueError: no such column\n"))
