@@ -26,6 +26,7 @@ from pathlib import Path
 from typing import Any
 
 from bench_guard import TOO_LONG
+from bench_profiles import WHERE
 from bench_rows import BENCHES, ROWS, Bench, Row
 
 ROOT = Path(__file__).resolve().parents[1]
@@ -181,7 +182,7 @@ def reasons(rows: dict[str, Any]) -> list[str]:
     for row in ROWS:
         found = rows.get(row.key) or {}
         said = verdict(row, found)
-        profiled = row.why if said == "no" else ""
+        profiled = WHERE.get(row.key, "") if said == "no" else ""
         why = " ".join(part for part in (found.get("detail", ""), found.get("problem", ""), profiled) if part)
         if why and (said in ("no", "not measured") or found.get("problem")):
             lines.append(f"- {row.what}: {why}")

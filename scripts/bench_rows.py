@@ -17,16 +17,13 @@ class Bench:
 
 @dataclass(frozen=True)
 class Row:
-    """`goal`: the most that passes; None if there is no goal. `bench`: who measures it. `why`: where the time
-    goes of a row that misses its goal, by its profile.
-    """
+    """`goal`: the most that passes; None if there is no goal. `bench`: who measures it."""
 
     key: str
     what: str
     unit: str
     goal: float | None
     bench: str
-    why: str = ""
 
 
 BENCHES = (

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Callable
 from pathlib import Path
 
 from orchestrator.errors import UsageError
@@ -24,13 +24,19 @@ def latest_attempt(folder: Path) -> RunRecord | None:
 
 
 def answering_record(
-    project: Project, profile: Profile, run_id: str, *, retry: bool, seen: RunRecord | None
+    project: Project,
+    profile: Profile,
+    run_id: str,
+    *,
+    retry: bool,
+    seen: RunRecord | None,
+    command: Callable[[str], str],
 ) -> RunRecord | None:
     """Return the record that answers a call for `run_id`; None if an attempt must be made.
 
     `seen`: the result of `latest_attempt` when the call started; an attempt that ended since was made by
-    another call and answers this one too. Raises UsageError if a success had other inputs than exist now, and
-    RunFailed for an attempt that is not to be retried.
+    another call and answers this one too. Raises UsageError if a success had other inputs than exist now, with
+    the `command` for another id, and RunFailed for an attempt that is not to be retried.
     """
     done = latest_attempt(project.run(run_id))
     if done is None:
@@ -39,7 +45,7 @@ def answering_record(
     machine = (done.machine or {}).get("id")
     leased = any(machine == (lease.machine or {}).get("id") for lease in project.open_leases())
     if done.succeeded:
-        _require_same(project, profile, done)
+        _require_same(project, profile, done, command)
         return complete_record(done, leased=leased)
     newer = seen is None or _number(seen) != _number(done)
     if not newer and (retry or done.exit["reason"] == ExitReason.NOT_STARTED):
@@ -120,18 +126,11 @@ def _number(record: RunRecord) -> int:
     return int(record.attempts[-1]["number"]) if record.attempts else 1
 
 
-def _require_same(project: Project, profile: Profile, done: RunRecord) -> None:
+def _require_same(project: Project, profile: Profile, done: RunRecord, command: Callable[[str], str]) -> None:
     found = differences(done, inputs_of(project, profile))
     if found:
-        raise OtherInputs(done, found)
-
-
-class OtherInputs(UsageError):
-    """A run has succeeded with other inputs than exist now. `free_id`: an id for a new run."""
-
-    def __init__(self, done: RunRecord, found: Sequence[str]) -> None:
-        super().__init__(
+        raise UsageError(
             f"{done.run_id} has succeeded already, with other inputs than exist now: {'; '.join(found)}.",
             exists=f"Its record is in {done.folder}. Nothing was started.",
+            next_command=command(f"{done.run_id[:97]}-2"),
         )
-        self.free_id = f"{done.run_id[:97]}-2"

@@ -6,6 +6,7 @@ import shlex
 from collections.abc import Iterator
 from contextlib import contextmanager
 from dataclasses import replace
+from functools import partial
 
 from orchestrator import jobs
 from orchestrator.errors import (
@@ -134,11 +135,13 @@ def recorded(
     """
     try:
         done = attempts.answering_record(
-            project, profile, run_id, retry=options.retry_failed, seen=options.seen
+            project,
+            profile,
+            run_id,
+            retry=options.retry_failed,
+            seen=options.seen,
+            command=partial(options.command, profile),
         )
-    except attempts.OtherInputs as error:
-        error.next_command = options.command(profile, error.free_id)
-        raise
     except RunFailed as error:
         error.exists = f"This is the result of an earlier call; nothing was started now. {error.exists}"
         error.next_command = f"orch logs {run_id}    # to retry: the same command with --retry-failed"
