@@ -35,8 +35,8 @@ def answering_record(
     """Return the record that answers a call for `run_id`; None if an attempt must be made.
 
     `seen`: the result of `latest_attempt` when the call started; an attempt that ended since was made by
-    another call and answers this one too. Raises UsageError if a success had other inputs than exist now, with
-    the `command` for another id, and RunFailed for an attempt that is not to be retried.
+    another call and answers this one too. Raises UsageError if a success had other inputs than exist now,
+    with the `command` for another id, and RunFailed for an attempt that is not to be retried.
     """
     done = latest_attempt(project.run(run_id))
     if done is None:
