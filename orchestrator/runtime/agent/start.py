@@ -1,10 +1,11 @@
 """Start a run: prepare its folder and fork its supervisor, once, however often it is requested."""
 
 # Close to the kernel: descriptors, modes and races need os calls, not pathlib.
-# ruff: noqa: PTH101, PTH103, PTH112, PTH117, PTH208
+# ruff: noqa: PTH101, PTH103, PTH108, PTH112, PTH117, PTH208
 
 from __future__ import annotations
 
+import contextlib
 import hashlib
 import json
 import os
@@ -74,7 +75,7 @@ def start(run: RunDir, spec: Dict[str, Any]) -> Dict[str, Any]:
             try:
                 _agree(run, spec)
                 if rundir.read_json(run.started) is None and rundir.read_json(run.exit) is None:
-                    _begin(run, spec, lock)
+                    _begin_or_forget(run, spec, lock)
             finally:
                 os.close(lock)
             return rundir.state(run)
@@ -83,6 +84,17 @@ def start(run: RunDir, spec: Dict[str, Any]) -> Dict[str, Any]:
             return rundir.state(run)
         time.sleep(_POLL)
     raise RunError("failed", f"The run {run.run_id} did not start within {_PATIENCE:.0f} s.")
+
+
+def _begin_or_forget(run: RunDir, spec: Dict[str, Any], lock: int) -> None:
+    """Begin the run. If that is refused, no job is left to which its id would belong."""
+    try:
+        _begin(run, spec, lock)
+    except RunError:
+        if rundir.read_json(run.started) is None:
+            with contextlib.suppress(OSError):
+                os.unlink(run.spec)
+        raise
 
 
 def _begin(run: RunDir, spec: Dict[str, Any], lock: int) -> None:

@@ -59,6 +59,8 @@ def test_a_run_that_is_refused_is_over_and_its_machine_can_be_ended(cloud: HereC
     assert lease.runs == []
     (past,) = history(folder=folder).runs
     assert (past.run_id, past.reason) == ("r1", "not_started")
+    (tmp_path / "file").unlink()
+    assert orch.train(run_id="r1", folder=folder).succeeded, "the id is free for another attempt"
     orch.down(folder=folder)
     assert not cloud.alive()
 
