@@ -30,6 +30,7 @@ from orchestrator.runs import (
     mlflow,
     model_check,
     record_file,
+    sbom,
 )
 from orchestrator.runs import logs as run_logs
 from orchestrator.runs.stored import StoredRun
@@ -178,6 +179,8 @@ READERS: dict[str, Reader] = {
     "runs.logs._opened": Reader("output.log", _passed_on, (OrchError,)),
     "runs.curves._of_file": Reader("metrics.csv", curves._of_file, LEFT_OUT),
     "runs.curves._json_lines": Reader("metrics.jsonl", curves._of_file, LEFT_OUT),
+    "runs.curves._printed_last": Reader("output.log", curves._printed_last),
+    "runs.sbom._versions": Reader("sbom.cdx.json", sbom._versions),
     "runs.model_check._results": Reader("answer", _model_check, bytes_only=True),
     "reads.opened._of_workers": Reader(
         "opened-1.jsonl", lambda p: list(opened._of_workers(p.parent)), (OrchError,)
