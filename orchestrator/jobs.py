@@ -14,7 +14,6 @@ from orchestrator.model.answers import LONG, SHORT, Between, Like, Malformed, Mo
 from orchestrator.model.checkpoints import Snapshots
 from orchestrator.model.plain import last_words, plain
 from orchestrator.model.stores import Grant
-from orchestrator.runtime import space
 
 T = TypeVar("T")
 
@@ -357,6 +356,8 @@ def _ask(
 
 
 def _refusal(done: Completed) -> OrchError:
+    from orchestrator.runtime import space  # verbs that ask no machine do without
+
     try:
         said = decoded(_Refusal, done.stderr)
     except Malformed:

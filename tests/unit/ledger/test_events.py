@@ -39,6 +39,7 @@ EVENTS: tuple[kinds.LedgerEvent, ...] = (
     kinds.RunResumed("r1", 1, 7, 1500.0),
     kinds.RunQueued("r1"),
     kinds.RunBegan("r1"),
+    kinds.RunRefused("r9", "No space."),
     kinds.RunEnded("r1", "completed"),
     kinds.RunCollected("r1", LEFT, RAN),
     kinds.RunReleased("r1"),
