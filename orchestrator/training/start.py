@@ -2,55 +2,44 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping, Sequence
-from dataclasses import asdict, replace
-from typing import Any
+from collections.abc import Callable
+from dataclasses import replace
 
 from orchestrator import jobs
-from orchestrator.errors import NOTHING_RUNS, Busy, HostError, RunFailed, StackMismatch, UsageError
+from orchestrator.errors import NOTHING_RUNS, Busy, HostError, RunFailed, UsageError
 from orchestrator.ledger import FIRST, Draft, LeasedRun, Retried, Try
 from orchestrator.ledger.events import RunRefused, RunResumed, RunStarted, RunSuperseded
 from orchestrator.model import (
-    Agent,
-    Difference,
-    Exit,
     Exited,
     Job,
-    ResumeCheck,
     RunRecord,
     RunState,
-    StackFacts,
 )
 from orchestrator.model.beside import Beside
 from orchestrator.model.counted import few
-from orchestrator.model.outcomes import Conclusion, ExitReason
+from orchestrator.model.outcomes import ExitReason
 from orchestrator.model.plain import moment
 from orchestrator.model.progress import doing, notice
-from orchestrator.model.resume import Resumed
 from orchestrator.model.stores import Grant
 from orchestrator.profile import Profile
 from orchestrator.reads.advice import advice_there, of_profile
-from orchestrator.runs import attempts, checkpoints, collect, follow, inputs, other_runs, record_file
+from orchestrator.runs import attempts, checkpoints, follow, inputs, other_runs
 from orchestrator.runs.retries import retried_next
 from orchestrator.runs.sbom import write_sbom
 from orchestrator.session import trees as trees_
 from orchestrator.session.buckets import NotAsPinned
 from orchestrator.session.session import (
     Session,
-    attest_local,
-    check_stack,
     local_agent,
-    stack_facts,
     tell_inherited,
-    told,
 )
 from orchestrator.session.work_locks import starting
-from orchestrator.stack import Installed
 from orchestrator.training.download import measure_duration, run_record
 from orchestrator.training.granted import upload_grant
 from orchestrator.training.identity import identify, require_same
 from orchestrator.training.nodes import first_run
 from orchestrator.training.options import RunOptions
+from orchestrator.training.proofs import compared, not_started, resumable, verified_stack
 
 ATTEMPT = "ORCH_ATTEMPT"
 """The variable with the number of the attempt, from 1."""
@@ -69,7 +58,7 @@ def prepared(
     """
     other_runs.require_turn(session, run_id, options.parallel, options.queued, report_unpulled=True)
     timings: dict[str, float] = {}
-    verifying = Beside(lambda: _verified_stack(session, timings))
+    verifying = Beside(lambda: verified_stack(session, timings))
     session.watch_idleness()  # `up` may have been interrupted before this
     session.confine()
     tell_inherited(session)
@@ -103,51 +92,8 @@ def prepared(
         request=request,
     )
     if local and options.local_parity:
-        from orchestrator.training import side_by_side
-
-        with measure_duration(timings, "parity_s"), doing(session.progress, "Comparing the first steps"):
-            verdict = side_by_side.compare_first_steps(
-                session, local, trees, run_id, installed.python, options
-            )
-        draft = replace(draft, parity=(parity := side_by_side.as_json(verdict)))
-        _refuse_mismatch(session, run_id, draft, parity, options)
-    return _resumable(session, local, run_id, draft, timings) if local and options.resume_proof else draft
-
-
-def _verified_stack(session: Session, timings: dict[str, float]) -> tuple[Installed, StackFacts]:
-    """Install and verify the stack. Raises StackMismatch for a difference that the profile does not allow."""
-    with (
-        measure_duration(timings, "install_s"),
-        doing(session.progress, "Checking the packages, here and there"),
-    ):
-        here = Beside(lambda: attest_local(session))
-        installed = session.install()
-        differences = check_stack(session, installed, here.result())
-    stack: StackFacts = {
-        **stack_facts(installed),
-        "lock": session.lock().digest,
-        "inherited": session.profile.train.inherited(),
-        "differences": _plain(differences),
-    }
-    _refuse_undeclared(session, differences)
-    return installed, stack
-
-
-def _resumable(session: Session, local: Agent, run_id: str, draft: Draft, timings: dict[str, float]) -> Draft:
-    """Return the draft with the resume proof of this attempt, or of the one that it continues.
-
-    Raises ResumeRefused.
-    """
-    before = session.ledger.lease().runs.get(run_id) if draft.attempt.retried != FIRST else None
-    if before and before.draft.resume_proof:
-        return replace(draft, resume_proof=before.draft.resume_proof)
-    from orchestrator.training import resume
-
-    with measure_duration(timings, "resume_proof_s"):
-        proof = resume.prove(session, local)
-    proved = replace(draft, resume_proof=proof.as_json())
-    _refuse_unproven(session, run_id, proved, proof)
-    return proved
+        draft = compared(session, local, trees, run_id, installed.python, draft, options)
+    return resumable(session, local, run_id, draft, timings) if local and options.resume_proof else draft
 
 
 def _sent(
@@ -284,7 +230,7 @@ def _start(session: Session, run_id: str, options: RunOptions) -> bool:
     except (UsageError, RunFailed) as refused:
         if _has_none(session, run_id):
             session.ledger.record(RunRefused(run_id, refused.message))
-            _not_started(session, run_id, run.draft, refused.message)
+            not_started(session, run_id, run.draft, refused.message)
         elif not isinstance(refused, Busy):
             refused.next_command = f"orch logs -f {run_id} && orch pull {run_id}    # the active run"
         raise
@@ -360,51 +306,3 @@ def _job(profile: Profile, run_id: str, python: str, trees: trees_.Trees) -> Job
         stall=float(profile.stall or 0),
         on_nan="stop" if profile.train.on_nan == "stop" else "warn",
     )
-
-
-def _plain(differences: Sequence[Difference]) -> list[dict[str, Any]]:
-    return [asdict(difference) for difference in differences]
-
-
-def _refuse_undeclared(session: Session, differences: Sequence[Difference]) -> None:
-    undeclared = [d for d in differences if not d.declared]
-    if not undeclared:
-        return
-    listed = "\n".join(f"  {told(difference)}" for difference in undeclared)
-    names = ", ".join(d.name for d in undeclared)
-    raise StackMismatch(
-        f"The machine's stack differs from the one here, and the profile does not allow that:\n{listed}",
-        exists=f"{session.machine.id} is still running, at ${session.machine.price:.2f}/h.",
-        next_command=f"fix the difference, or allow it by name: stack.allow: [{names}]",
-    )
-
-
-def _refuse_mismatch(
-    session: Session, run_id: str, draft: Draft, parity: Mapping[str, Any], options: RunOptions
-) -> None:
-    if parity["verdict"] == Conclusion.IDENTICAL:
-        return
-    if not session.profile.parity.on_mismatch.stops(parity["verdict"]):
-        notice(session.progress, f"Parity: {parity['verdict']}: {parity['detail']} The run continues.")
-        return
-    from orchestrator.training import side_by_side
-
-    error = side_by_side.mismatch(session, run_id, parity, options)
-    error.record = _not_started(session, run_id, draft, "Parity stopped it.")
-    raise error
-
-
-def _refuse_unproven(session: Session, run_id: str, draft: Draft, found: ResumeCheck) -> None:
-    if found.verdict != Resumed.EXACT:
-        from orchestrator.training import resume
-
-        error = resume.refusal(session, found)
-        error.record = _not_started(session, run_id, draft, "The resume proof stopped it.")
-        raise error
-
-
-def _not_started(session: Session, run_id: str, draft: Draft, why: str) -> RunRecord:
-    ended = collect.exit_json(Exit(None, None, ExitReason.NOT_STARTED, why))
-    record = run_record(session, run_id, draft, exit=ended)
-    record_file.write(record)
-    return record

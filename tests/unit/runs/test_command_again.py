@@ -96,7 +96,7 @@ def test_data_that_changed(profile: orch.Profile, tmp_path: Path, monkeypatch: p
 
     monkeypatch.setattr(start.trees_, "send", send)
     with pytest.raises(DataChanged) as refused:
-        start._sent(session_of(profile, tmp_path), replace(ALL, new_data=False), proved=False)
+        start._sent(session_of(profile, tmp_path), replace(ALL, new_data=False), str, proved=False)
     assert str(refused.value.next_command).startswith(f"{ALL.command(profile)}    #")
 
 

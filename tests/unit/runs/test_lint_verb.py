@@ -161,24 +161,26 @@ def test_the_profile_tells_of_variables(project: Path) -> None:
 def test_a_run_is_told_of_its_hazards_once_and_briefly(project: Path) -> None:
     (project / "train.py").write_text(HAZARD + "".join(f"open('/home/ann/{n}', 'rb')\n" for n in range(6)))
     told, state = Said(), project / ".orch"
-    found = check_project(load(project / "orch.yaml"))
-    report_once(found, state, told)
+    profile = load(project / "orch.yaml")
+    found = check_project(profile)
+    report_once(found, profile, state, told)
     assert (
         len(told.lines) == 5
         and "train.py:2:13 ORC401" in told.lines[1]
         and told.lines[4].strip() == "… and 4 more"
     )
-    report_once(found, state, told)
+    report_once(found, profile, state, told)
     assert len(told.lines) == 5
     (project / "train.py").write_text(ERROR)
-    report_once(check_project(load(project / "orch.yaml")), state, told)
+    report_once(check_project(profile), profile, state, told)
     assert "ORC203" in told.lines[-1]
 
 
 def test_a_clean_run_is_told_nothing(project: Path) -> None:
     (project / "train.py").write_text("print(1)\n")
     told = Said()
-    report_once(check_project(load(project / "orch.yaml")), project / ".orch", told)
+    profile = load(project / "orch.yaml")
+    report_once(check_project(profile), profile, project / ".orch", told)
     hint(project / "orch.yaml", told)
     assert told.lines == []
 

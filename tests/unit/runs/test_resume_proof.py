@@ -72,9 +72,9 @@ def test_a_run_that_goes_on_exactly_begins_and_one_that_does_not_is_refused(
         train("train.env.FORGET=1", run_id="two")
     assert refused.value.exit_code == 7
     assert "is still running, at $0.05/h" in str(refused.value.exists)
-    assert str(refused.value.next_command).startswith(
-        "orch resume-check --checkpoints ckpt -- python train.py"
-    )
+    command = str(refused.value.next_command)
+    assert command.startswith("orch resume-check --checkpoints ckpt -- /")
+    assert "/bin/python train.py    #" in command, "of the environment that has the packages"
     record = refused.value.record
     assert isinstance(record, orch.RunRecord)
     assert record.exit["reason"] == "not_started"
