@@ -5,19 +5,19 @@ from __future__ import annotations
 import shlex
 import sys
 from collections.abc import Iterator
-from contextlib import contextmanager
+from contextlib import contextmanager, suppress
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated
 
 import typer
 
-from orchestrator.cli.options import Json, Sets, duration
+from orchestrator.cli.options import Json, Sets, chosen, duration
 from orchestrator.cli.output import emit, guarded
+from orchestrator.errors import UsageError
 
 if TYPE_CHECKING:
     from orchestrator.api import Sized
 
-_DEFAULT = Path("orch.yaml")
 Words = Annotated[
     list[str] | None,
     typer.Argument(metavar="[PROFILE] [-- CMD...]", help="The profile, or the training command."),
@@ -60,7 +60,6 @@ def size(
     """
     from orchestrator import api
     from orchestrator.cli import progress
-    from orchestrator.errors import UsageError
     from orchestrator.report.size import size_text
 
     profile, command = _parted(words or [])
@@ -96,17 +95,17 @@ def _scratch() -> Iterator[None]:
 
 def _parted(words: list[str]) -> tuple[Path | None, list[str]]:
     """Split the words into a profile's path, if the first word is one, and the command. Without words, the
-    profile is the `orch.yaml` of this folder.
+    profile is the project's default one, if there is one.
     """
-    if not words and _DEFAULT.is_file():
-        return _DEFAULT, []
+    if not words:
+        with suppress(UsageError):
+            return chosen(None), []
     if words and words[0].endswith((".yaml", ".yml")):
         return Path(words[0]), words[1:]
     return None, words
 
 
 def _numbers(text: str) -> list[int]:
-    from orchestrator.errors import UsageError
 
     try:
         found = [int(word) for word in text.split(",") if word.strip()]
@@ -121,7 +120,6 @@ def _write(profile: Path, sized: Sized, yes: bool) -> bool:
     """Print the difference on stderr, ask, and write. Returns whether it was written."""
     from orchestrator import api
     from orchestrator.cli.terminal import ours
-    from orchestrator.errors import UsageError
 
     before = profile.read_text("utf-8")
     after, difference = api.change_profile(profile, sized)

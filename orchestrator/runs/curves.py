@@ -45,7 +45,11 @@ _WORTH = re.compile(
 )
 
 
-_OF_THE_MACHINE = re.compile(r"time|sec|duration|eta\b|speed|per_s|/s\b|throughput|memory|mem_|gpu|cpu", re.I)
+_OF_THE_MACHINE = re.compile(
+    r"(?<![a-z])(gpu|cpu|memory|mem|speed|throughput)(?![a-z])|(?<![a-z])(time|secs?|seconds|s|ms|duration|elapsed|eta)$",
+    re.I,
+)
+"""Names of times, speeds and memory: a word of the name, or its last word."""
 
 
 @dataclass

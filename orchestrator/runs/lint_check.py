@@ -33,9 +33,9 @@ from orchestrator.profile import Profile, load
 from orchestrator.profile.nearby import shown_path
 from orchestrator.runs.shell_variables import advice_for_unsent
 from orchestrator.runtime.transfer import tree
+from orchestrator.session.project import PROFILE
 from orchestrator.sync.ignore import Ignore
 
-_DEFAULT = Path("orch.yaml")
 _MAX_BYTES = 20 << 20
 _SEEN = "lint.seen"
 _SHOWN = 3
@@ -71,7 +71,7 @@ def _profile_here() -> Profile | None:
     valid.
     """
     with suppress(ProfileError):
-        return load(_DEFAULT) if _DEFAULT.is_file() else None
+        return load(PROFILE) if PROFILE.is_file() else None
     return None
 
 
@@ -153,7 +153,7 @@ def _gravity(found: Finding) -> tuple[bool, int, Finding]:
 
 def _command(profile: Profile) -> str:
     """Return the command that shows everything that was found in what the profile sends."""
-    if profile.path.resolve() == _DEFAULT.resolve():
+    if profile.path.resolve() == PROFILE.resolve():
         return "orch lint"
     return f"orch lint --profile {shlex.quote(shown_path(profile.path))}"
 

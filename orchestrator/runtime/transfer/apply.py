@@ -26,7 +26,6 @@ a name, the tree is one file of that name and `<root>` itself is that file.
 from __future__ import annotations
 
 import contextlib
-import errno
 import fcntl
 import hashlib
 import math
@@ -55,7 +54,6 @@ from .frames import PIECE, Broken, Gone, Read, Write, receive, receive_body, sen
 _PATIENCE = 10.0
 _RECENT = 5.0
 """Seconds after which a look at a tree is repeated once the tree is locked."""
-_FULL = (errno.ENOSPC, errno.EDQUOT)
 
 
 Say = Callable[[Any], None]
@@ -172,7 +170,7 @@ def _become(root: str, have: List[Row], want: Wanted, read: Read, say: Say) -> t
             _receive(inside, bodies, want.mtimes, read)
             return _settle(target, inside, want, change)
         except OSError as error:
-            if error.errno not in _FULL:
+            if not is_full(error):
                 raise
             shutil.rmtree(stage, ignore_errors=True)
             raise full(stage, size) from error

@@ -89,16 +89,18 @@ def artifact(folder: Path, name: str, text: str) -> Artifact:
 
 
 def test_without_a_file_of_metrics_the_last_row_over_time_counts(tmp_path: Path) -> None:
-    text = "epoch,acc,loss,epoch_time,score_per_s\n0,0.5,1.5,9,1\n1,0.9,0.5,8,2\n"
+    names = "epoch,acc,loss,time_distributed_loss,epoch_time,score_per_s,gpu_rate"
+    text = f"{names}\n0,0.5,1.5,3,9,1,1\n1,0.9,0.5,2,8,2,2\n"
     over_time = artifact(tmp_path, "log.csv", text)
     made = record(path=str(tmp_path), artifacts=[over_time])
-    assert collect.metrics(made) == {"acc": 0.9, "loss": 0.5}
+    logged = {"acc": 0.9, "loss": 0.5, "time_distributed_loss": 2.0}
+    assert collect.metrics(made) == logged
     own = artifact(tmp_path, "metrics.json", '{"acc": 0.7}')
     assert collect.metrics(replace(made, artifacts=[over_time, own])) == {"acc": 0.7}
     nothing = replace(made, artifacts=[])
     assert collect.metrics(nothing) == {}
     (tmp_path / "output.log").write_text(
-        'step 1 loss: 3\n{"acc": 0.8, "seconds": 3.1, "name": "x", "ok": true}\n\n'
+        'step 1 loss: 3\n{"acc": 0.8, "theta": 2, "seconds": 3.1, "name": "x", "ok": true}\n\n'
     )
-    assert collect.metrics(nothing) == {"acc": 0.8}
-    assert collect.metrics(made) == {"acc": 0.9, "loss": 0.5}
+    assert collect.metrics(nothing) == {"acc": 0.8, "theta": 2.0}
+    assert collect.metrics(made) == logged
