@@ -10,7 +10,6 @@ import os
 import re
 import shlex
 import subprocess
-import time
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from pathlib import Path
@@ -35,7 +34,6 @@ class Trees:
     there: tuple[TreeLink, ...]
     code: Manifest
     data: DataFacts
-    seconds: float
 
 
 def send(session: Session, verify_stack: Callable[[], object], *, new_data: bool = False) -> Trees:
@@ -45,7 +43,6 @@ def send(session: Session, verify_stack: Callable[[], object], *, new_data: bool
     called before data are created or sent, which can take long. Raises SyncError, and its subclass
     DataChanged if a bucket differs from this lease's earlier runs.
     """
-    begun = time.monotonic()
     profile = session.profile
     pins = {
         number: buckets.pinned(
@@ -68,7 +65,7 @@ def send(session: Session, verify_stack: Callable[[], object], *, new_data: bool
         there.append(link)
         manifests.append(manifest)
     facts = facts_of(manifests, sum(each.stream for each in profile.data))
-    return Trees(tuple(there), code.manifest, facts, time.monotonic() - begun)
+    return Trees(tuple(there), code.manifest, facts)
 
 
 def _data(session: Session, tree: DataTree, name: str, pin: buckets.Pin | None) -> tuple[TreeLink, Manifest]:

@@ -23,10 +23,7 @@ from orchestrator.training.options import RunOptions
 
 def verified_stack(session: Session, timings: dict[str, float]) -> tuple[Installed, StackFacts]:
     """Install and verify the stack. Raises StackMismatch for a difference that the profile does not allow."""
-    with (
-        measure_duration(timings, "install_s"),
-        doing(session.progress, "Checking the packages, here and there"),
-    ):
+    with measure_duration(timings, "install_s"):
         here = Beside(lambda: attest_local(session))
         installed = session.install()
         differences = check_stack(session, installed, here.result())

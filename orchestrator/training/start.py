@@ -67,8 +67,9 @@ def prepared(
         trees_.check_targets(session.profile)
     elif found := of_profile(session.profile):
         notice(session.progress, f"Note: {advice_there(found, session.profile.path)}")
-    with measure_duration(timings, "sync_s"), doing(session.progress, "Comparing code and data"):
+    with measure_duration(timings, "sync_s"), doing(session.progress, "Comparing packages, code and data"):
         trees = _sent(session, options, verifying.result, proved=local is not None)
+    timings["sync_s"] = round(timings["sync_s"] - verifying.waited, 3)
     installed, stack = verifying.result()
     if options.node:
         options.node.note_fingerprint(installed.fingerprint)
