@@ -29,6 +29,7 @@ VERBS = {
     "checkpoints": "keep.keep",
     "uploads": "upload.upload",
     "attest": "attest.attest",
+    "bytecode": "attest.bytecode",
     "gpus": "attest.gpus",
     "run": "observe.runner",
     "check-model": "modelcheck",

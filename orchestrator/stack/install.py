@@ -226,8 +226,9 @@ def _try_build(place: _Place, wheels: Sequence[Wheel], *, network: bool) -> str 
     """Build the environment. Return what uv printed if that fails, else None."""
     base, digest = place.agent.base, place.digest
     place.host.put(pylock(wheels, network=network).encode(), f"{base}/stacks/pylock.{digest}.toml")
+    compiling = place.agent.argv("bytecode", f"{base}/stacks", digest)
     try:
-        sh(place.host, "venv", base, digest, "on" if network else "off", place.agent.python)
+        sh(place.host, "venv", base, digest, "on" if network else "off", place.agent.python, *compiling)
     except StackError as error:
         return error.message
     return None

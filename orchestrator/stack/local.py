@@ -9,6 +9,7 @@ import json
 import os
 import shlex
 import shutil
+import subprocess
 import sys
 import tomllib
 from collections.abc import Iterator, Mapping
@@ -18,7 +19,7 @@ from pathlib import Path
 
 from orchestrator.errors import NOTHING_CREATED, LocalError, StackError
 from orchestrator.hosts.atomic import atomic_write
-from orchestrator.model import Lock, Progress, Silent
+from orchestrator.model import Agent, Lock, Progress, Silent
 from orchestrator.model.counted import counted
 from orchestrator.stack import cuda_free
 from orchestrator.stack.gpu_lock import is_cuda
@@ -26,6 +27,7 @@ from orchestrator.stack.install import stack_digest
 from orchestrator.stack.interpreter import Interpreter, interpreter
 from orchestrator.stack.lock import export
 from orchestrator.stack.pythons import compiled_for, required_python
+from orchestrator.stack.runtime_files import lay_out
 from orchestrator.stack.target import applicable
 from orchestrator.stack.uv import run_uv
 from orchestrator.stack.wheels import cache_home
@@ -175,12 +177,19 @@ def _build(
         ["venv", "--no-project", "--python", base.base_executable, folder], purpose=purpose, environ=environ
     )
     run_uv(
-        ["pip", "sync", "--python", folder / "bin/python", "--require-hashes", "--compile-bytecode",
+        ["pip", "sync", "--python", folder / "bin/python", "--require-hashes",
          "--allow-empty-requirements", _source(lock, folder, idle)],
         cwd=lock.path.parent,
         purpose=purpose,
         environ=environ,
     )  # fmt: skip
+    _compile(base, folder)
+
+
+def _compile(base: Interpreter, folder: Path) -> None:
+    """Compile what no other environment has. Without it the first import is slower, and no more."""
+    agent = Agent(base.base_executable, root=str(lay_out(folder.parent.parent)), base=str(folder.parent.parent))
+    subprocess.run(agent.argv("bytecode", str(folder.parent), folder.name), check=False, capture_output=True)
 
 
 def _source(lock: Lock, folder: Path, idle: frozenset[str]) -> Path:

@@ -1,7 +1,8 @@
 # Build the environment <base>/stacks/<digest> from a pylock.toml; nothing of an earlier attempt is kept.
-# Arguments: base folder, digest, on or off (whether uv may use the network), interpreter.
+# Arguments: base folder, digest, on or off (whether uv may use the network), interpreter, command that compiles.
 # It is complete only when <digest>.json is written, which is not done here.
 base=$1 digest=$2 network=$3 python=$4
+shift 4
 cd "$base/stacks" || exit 1
 if command -v flock >/dev/null 2>&1; then
     exec 9>".$digest.lock"
@@ -14,10 +15,12 @@ set -e
 "$base/uv/uv" venv --quiet --no-project --python "$python" "$digest"
 sync() {
     "$base/uv/uv" pip sync --quiet --color never --python "$digest/bin/python" --require-hashes \
-        --compile-bytecode --allow-empty-requirements "$@" "pylock.$digest.toml"
+        --allow-empty-requirements "$@" "pylock.$digest.toml"
 }
+alone='--offline --no-index --no-build'
 if [ "$network" = off ]; then
-    sync --offline --no-index --no-build
+    # shellcheck disable=SC2086 # words
+    sync $alone
 elif ! sync 2>".$digest.said"; then
     cat ".$digest.said" >&2
     grep -q certificate ".$digest.said" # of an index that only this system's certificates vouch for
@@ -25,3 +28,4 @@ elif ! sync 2>".$digest.said"; then
     sync
 fi
 rm -f ".$digest.said"
+"$@"
