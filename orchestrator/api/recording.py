@@ -7,13 +7,15 @@ import shutil
 import time
 from collections.abc import Callable, Sequence
 from dataclasses import replace
+from functools import partial
 from pathlib import Path
 from typing import Any, BinaryIO
 
 from orchestrator import jobs, stack, sync
 from orchestrator.errors import UsageError
 from orchestrator.hosts.here import HereHost
-from orchestrator.model import Agent, Job, Progress, RunRecord
+from orchestrator.model import Agent, Fingerprint, Job, Progress, RunRecord
+from orchestrator.model.beside import Beside
 from orchestrator.model.progress import Output, as_progress, notice
 from orchestrator.profile import load
 from orchestrator.reads.advice import advice_here, of_run
@@ -66,9 +68,10 @@ def record(
     begun = time.time()
     before = set(files_of(Path.cwd()))
     held = recipe.snapshot_inputs(Path.cwd(), before)
+    environment = Beside(partial(stack.attest_here, Path(python)))
     given = _run(host, agent, job, stdin, output or _nowhere)
     state = jobs.state(host, agent, name)
-    done = _recorded(host, agent, name, project.run(name), python, tell)
+    done = {**_recorded(host, agent, name, project.run(name)), "stack": _stack(environment, python, tell)}
     recipe.write_recipe(
         project.run(name), command, Path.cwd(), python, made=appeared(before, Path.cwd()), stdin=given
     )
@@ -125,9 +128,7 @@ def _nowhere(data: bytes) -> None:
     del data
 
 
-def _recorded(
-    host: HereHost, agent: Agent, run_id: str, folder: Path, python: str, tell: Progress
-) -> dict[str, Any]:
+def _recorded(host: HereHost, agent: Agent, run_id: str, folder: Path) -> dict[str, Any]:
     source = Path(jobs.run_dir(agent, run_id))
     folder.mkdir(parents=True)
     for name in ("output.log", "trace.jsonl", "exit.json"):
@@ -141,17 +142,13 @@ def _recorded(
         if e.kind == "file"
     ]
     shutil.rmtree(source, ignore_errors=True)
-    return {
-        "stack": _stack(python, tell),
-        "profile": rightsize.profile_of_run(folder),
-        "artifacts": artifacts,
-    }
+    return {"profile": rightsize.profile_of_run(folder), "artifacts": artifacts}
 
 
-def _stack(python: str, tell: Progress) -> dict[str, Any] | None:
+def _stack(environment: Beside[Fingerprint], python: str, tell: Progress) -> dict[str, Any] | None:
     """The environment of CMD; None if its Python cannot be inspected."""
     try:
-        here = stack.attest_here(Path(python))
+        here = environment.result()
     except Exception as error:  # the command need not be Python
         notice(tell, f"The environment of {python} could not be inspected: {error}")
         return None

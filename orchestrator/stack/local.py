@@ -188,7 +188,9 @@ def _build(
 
 def _compile(base: Interpreter, folder: Path) -> None:
     """Compile what no other environment has. Without it the first import is slower, and no more."""
-    agent = Agent(base.base_executable, root=str(lay_out(folder.parent.parent)), base=str(folder.parent.parent))
+    agent = Agent(
+        base.base_executable, root=str(lay_out(folder.parent.parent)), base=str(folder.parent.parent)
+    )
     subprocess.run(agent.argv("bytecode", str(folder.parent), folder.name), check=False, capture_output=True)
 
 

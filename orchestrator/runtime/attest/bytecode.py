@@ -3,11 +3,11 @@
     bytecode FOLDER NAME
 
 FOLDER has environments, and NAME.json beside each complete one. Of a source that is the same file in two of
-them (a hard link into uv's cache), the compiled file is linked too. Python checks it as always, by the time and
-size of the source, and corrects the path in it. What cannot be compiled, such as a template, is left.
+them (a hard link into uv's cache), the compiled file is linked too. Python checks it as always, by the time
+and size of the source, and corrects the path in it. What cannot be compiled, such as a template, is left.
 """
 
-# ruff: noqa: PTH100, PTH103, PTH112, PTH118, PTH119, PTH204, PTH207, PTH208
+# ruff: noqa: PTH103, PTH112, PTH118, PTH119, PTH121, PTH207, PTH208
 # Paths are strings here: an environment has twenty thousand files.
 
 from __future__ import annotations

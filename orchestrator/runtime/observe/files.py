@@ -18,7 +18,16 @@ from types import FrameType
 from typing import Any, Callable, Dict, Iterable, List, Optional, Tuple
 from urllib.parse import unquote
 
-from .project import Root, fetched_from, library_cache, name_of_file, of_environment, outside, roots
+from .project import (
+    Root,
+    fetched_from,
+    library_cache,
+    module_files,
+    name_of_file,
+    of_environment,
+    outside,
+    roots,
+)
 
 MOST_FILES = 2000
 """Maximum number of files that are listed; further ones are only counted."""
@@ -289,8 +298,7 @@ def _executed(path: str, known: List[Root]) -> bool:
     """
     if not any(not name and path.startswith(folder + os.sep) for name, folder in known):
         return False
-    modules = (getattr(module, "__file__", None) for module in list(sys.modules.values()))
-    return os.path.realpath(path) not in {os.path.realpath(file) for file in modules if file}
+    return os.path.realpath(path) not in {file for _, file in module_files()}
 
 
 def _read_only(number: str) -> str:

@@ -1,6 +1,6 @@
 """Find out which files belong to the project, and give them names that are the same on every machine."""
 
-# ruff: noqa: PTH100, PTH110, PTH111
+# ruff: noqa: PTH100, PTH110, PTH111, PTH114, PTH117, PTH118
 
 from __future__ import annotations
 
@@ -8,6 +8,7 @@ import hashlib
 import os
 import re
 import sys
+from functools import lru_cache
 from pathlib import Path
 from typing import Dict, List, Optional, Tuple
 
@@ -43,17 +44,36 @@ def project_modules() -> Dict[str, Path]:
     main = script()
     folders = [folder for folder in (main and main.parent, Path.cwd()) if folder and folder != Path("/")]
     found: Dict[str, Path] = {}
-    for name, module in list(sys.modules.items()):
-        file = getattr(module, "__file__", None)
-        if file and str(file).endswith((".py", ".so")) and not name.startswith(_GENERATED):
-            path = Path(file).resolve()
-            relative = next((path.relative_to(root) for root in folders if root in path.parents), None)
-            if of_environment(str(path)) or (relative is None and of_the_system(str(path))):
-                continue
-            relative = relative or _dotted(name, path)
-            if relative.parts[0] != ".venv":
-                found[relative.as_posix()] = path
+    for name, file in module_files():
+        if not file.endswith((".py", ".so")) or name.startswith(_GENERATED) or of_environment(file):
+            continue
+        path = Path(file)
+        relative = next((path.relative_to(root) for root in folders if root in path.parents), None)
+        if relative is None and of_the_system(file):
+            continue
+        relative = relative or _dotted(name, path)
+        if relative.parts[0] != ".venv":
+            found[relative.as_posix()] = path
     return dict(sorted(found.items()))
+
+
+def module_files() -> List[Tuple[str, str]]:
+    """Return name and real path of every imported module that has a file: with TensorFlow some thousand."""
+    files = [(name, getattr(module, "__file__", None)) for name, module in list(sys.modules.items())]
+    return [(name, _real(str(file))) for name, file in files if file]
+
+
+def _real(path: str) -> str:
+    """Return what os.path.realpath does, with the real path of each folder read only once."""
+    if os.path.islink(path) or not os.path.isabs(path):
+        return os.path.realpath(path)
+    folder, name = os.path.split(path)
+    return os.path.join(_real_folder(folder), name)
+
+
+@lru_cache(maxsize=None)
+def _real_folder(folder: str) -> str:
+    return os.path.realpath(folder)
 
 
 def _dotted(name: str, path: Path) -> Path:

@@ -5,6 +5,7 @@ from __future__ import annotations
 import os
 import shutil
 import sys
+from importlib.util import cache_from_source
 from pathlib import Path
 
 import pytest
@@ -153,6 +154,24 @@ def test_only_missing_wheels_travel(
     assert (
         recording.sent < 2 * Path(next(Path(agent.base, "wheels").glob("*/packaging-24.1*"))).stat().st_size
     )
+
+
+def test_a_changed_package_leaves_the_bytecode_of_the_others(
+    agent: Agent, python: Interpreter, lock_file: Path, tmp_path: Path
+) -> None:
+    first = install(HereHost(), agent, read_lock(lock_file), python, delivery="push")
+    other = requirements_lock(tmp_path, "six==1.17.0\npackaging==24.1\n")
+    second = install(HereHost(), agent, read_lock(other), python, delivery="push")
+    old, new = (_module(made).parent for made in (first, second))
+    same = {
+        name: _bytecode(old / name).samefile(_bytecode(new / name))
+        for name in ("six.py", "packaging/tags.py")
+    }
+    assert same == {"six.py": True, "packaging/tags.py": False}
+
+
+def _bytecode(module: Path) -> Path:
+    return Path(cache_from_source(str(module)))
 
 
 def test_wheels_that_are_there_do_not_travel_again(

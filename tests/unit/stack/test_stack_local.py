@@ -7,6 +7,7 @@ import re
 import shutil
 import subprocess
 import sys
+from importlib.util import cache_from_source
 from pathlib import Path
 
 import pytest
@@ -45,6 +46,17 @@ def test_made_from_the_lock_once(project: Path, make: object) -> None:
     before = made.python.parent.parent.stat().st_ino
     assert local_environment(lock, project) == made
     assert made.python.parent.parent.stat().st_ino == before
+
+
+def test_another_lock_shares_the_bytecode_of_the_same_packages(project: Path, tmp_path: Path) -> None:
+    first = local_environment(read_lock(requirements_lock(project)), project)
+    other = requirements_lock(tmp_path, "six==1.17.0\npackaging==24.1\n")
+    second = local_environment(read_lock(other), project)
+    old, new = (
+        Path(cache_from_source(str(next(made.python.parents[1].glob("lib/python*/site-packages/six.py")))))
+        for made in (first, second)
+    )
+    assert old.samefile(new)
 
 
 def test_an_interrupted_build_is_made_anew(project: Path) -> None:
