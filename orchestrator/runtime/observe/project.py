@@ -10,7 +10,7 @@ import re
 import sys
 from functools import lru_cache
 from pathlib import Path
-from typing import Dict, List, Optional, Tuple
+from typing import Any, Dict, List, Optional, Tuple
 
 _SYSTEM = (
     "/proc/", "/sys/", "/dev/", "/etc/", "/usr/", "/lib/", "/lib32/", "/lib64/", "/bin/", "/sbin/", "/run/",
@@ -59,8 +59,16 @@ def project_modules() -> Dict[str, Path]:
 
 def module_files() -> List[Tuple[str, str]]:
     """Return name and real path of every imported module that has a file: with TensorFlow some thousand."""
-    files = [(name, getattr(module, "__file__", None)) for name, module in list(sys.modules.items())]
+    files = [(name, _file_of(module)) for name, module in list(sys.modules.items())]
     return [(name, _real(str(file))) for name, file in files if file]
+
+
+def _file_of(module: Any) -> Any:
+    """Return `__file__` without asking the module: one that loads itself when it is used is not loaded."""
+    try:
+        return object.__getattribute__(module, "__dict__").get("__file__")
+    except AttributeError:
+        return None
 
 
 def _real(path: str) -> str:

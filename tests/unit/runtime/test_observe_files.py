@@ -8,14 +8,16 @@ import os
 import subprocess
 import sys
 import tempfile
+import types
 from collections.abc import Iterator
 from pathlib import Path
+from typing import Any
 
 import pytest
 
 from orchestrator.reads.opened import Opened, read_opened
 from orchestrator.runtime.observe.files import Files
-from orchestrator.runtime.observe.project import outside, project_modules, roots, sha256
+from orchestrator.runtime.observe.project import module_files, outside, project_modules, roots, sha256
 from orchestrator.runtime.observe.surroundings import surroundings
 from tests.unit.far_side import agent_at
 
@@ -201,3 +203,25 @@ def test_a_program_that_orch_starts_is_named_as_one_that_python_starts(
     (written,) = [json.loads(file.read_text()) for file in observed.glob("opened-*.json")]
     assert [Path(path).name for path in written["modules"]] == ["helper.py", "train.py"]
     assert [Path(each["path"]).name for each in written["files"]["list"]] == ["data.csv"]
+
+
+def test_modules_are_listed_by_their_real_files_and_a_lazy_one_is_not_loaded(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    class Lazy(types.ModuleType):
+        def __getattr__(self, name: str) -> Any:
+            raise AssertionError(f"it was asked for {name}")
+
+    (tmp_path / "real").mkdir()
+    (tmp_path / "folder").symlink_to("real")
+    for name, target in (("one", None), ("two", "one.py")):
+        path = tmp_path / "real" / f"{name}.py"
+        path.symlink_to(target) if target else path.touch()
+        module = types.ModuleType(f"orch_test_{name}")
+        module.__file__ = str(tmp_path / "folder" / path.name)
+        monkeypatch.setitem(sys.modules, module.__name__, module)
+    monkeypatch.setitem(sys.modules, "orch_test_lazy", Lazy("orch_test_lazy"))
+    found = dict(module_files())
+    real = str((tmp_path / "real/one.py").resolve())
+    assert (found["orch_test_one"], found["orch_test_two"]) == (real, real)
+    assert "orch_test_lazy" not in found
