@@ -16,6 +16,7 @@ from orchestrator.model.answers import LONG, Count, Like, Most, Sha256
 from orchestrator.runtime.transfer import frames
 from orchestrator.runtime.transfer.confined import Confined, pieces
 from orchestrator.runtime.transfer.entries import FINGERPRINT, Row, fingerprints, text
+from orchestrator.runtime.transfer.squeeze import Squeeze
 from orchestrator.sync.scan import Scan, shown
 from orchestrator.sync.talk import Changed, Talk
 
@@ -166,12 +167,12 @@ def _asks_for_files(numbers: Sequence[int], entries: Sequence[Entry]) -> bool:
 
 
 def _send_bodies(talk: Talk, scan: Scan, needed: Sequence[Entry], name: str, progress: Progress) -> None:
-    total, done = sum(entry.size for entry in needed), 0
+    total, done, squeeze = sum(entry.size for entry in needed), 0, Squeeze()
     with _opener(scan) as opened:
         for entry in needed:
             # A file that cannot be read any more is sent as gone. The other side reports it together with
             # the files that changed.
-            done += frames.send_body(talk.write, _content(opened, entry))
+            done += frames.send_body(talk.write, _content(opened, entry), squeeze)
             progress.transfer(name, min(done, total - 1), total)
     talk.flush()
     if needed:

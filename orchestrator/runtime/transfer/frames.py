@@ -1,7 +1,8 @@
 """Frames, in which both sides exchange messages and file bodies over one channel, each with its length first.
 
 A message is JSON. A body is a sequence of pieces, of which the last has the bit LAST in its length; if its
-file cannot be read to the end, it ends with GONE and a message with the reason.
+file cannot be read to the end, it ends with GONE and a message with the reason. A piece with the bit PACKED
+is compressed.
 """
 
 from __future__ import annotations
@@ -9,6 +10,8 @@ from __future__ import annotations
 import json
 import struct
 from typing import Any, Callable, Iterator
+
+from .squeeze import Squeeze, unpacked
 
 Read = Callable[[int], bytes]
 """Returns at most that many bytes, and at least one; b"" at the end."""
@@ -18,6 +21,7 @@ PIECE = 1 << 18
 _LIMIT = 1 << 29
 _LONGEST_PIECE = 1 << 22
 _LAST = 1 << 31
+_PACKED = 1 << 30
 _GONE = 0xFFFFFFFF
 _LENGTH = struct.Struct(">I")
 
@@ -42,22 +46,28 @@ def receive(read: Read, most: int = _LIMIT) -> Any:
         raise Broken("the received bytes are not a message") from error
 
 
-def send_body(write: Write, pieces: Iterator[bytes]) -> int:
-    """Send a body; returns its length. If `pieces` raises OSError, the other side is told that the body is
-    incomplete."""
+def send_body(write: Write, pieces: Iterator[bytes], squeeze: Squeeze) -> int:
+    """Send a body, compressed if `squeeze` finds that this pays; returns its length. If `pieces` raises
+    OSError, the other side is told that the body is incomplete."""
     total, held = 0, b""
     try:
         for piece in pieces:
             if held:
-                write(_LENGTH.pack(len(held)) + held)
+                _send_piece(write, held, 0, squeeze)
             held = piece
             total += len(piece)
     except OSError as error:
         write(_LENGTH.pack(_GONE))
         send(write, error.strerror or str(error))
         return total
-    write(_LENGTH.pack(len(held) | _LAST) + held)
+    _send_piece(write, held, _LAST, squeeze)
     return total
+
+
+def _send_piece(write: Write, piece: bytes, last: int, squeeze: Squeeze) -> None:
+    smaller = squeeze.smaller(piece)
+    data, packed = (piece, 0) if smaller is None else (smaller, _PACKED)
+    squeeze.write(write, _LENGTH.pack(len(data) | last | packed) + data)
 
 
 def first_bytes(pieces: Iterator[bytes], size: int) -> Iterator[bytes]:
@@ -80,7 +90,15 @@ def receive_body(read: Read) -> Iterator[bytes]:
         if length == _GONE:
             raise Gone(str(receive(read, _LONGEST_PIECE)))
         last = length & _LAST
-        yield _piece(read, length & ~_LAST, _LONGEST_PIECE)
+        piece = _piece(read, length & ~(_LAST | _PACKED), _LONGEST_PIECE)
+        yield _unpacked(piece) if length & _PACKED else piece
+
+
+def _unpacked(piece: bytes) -> bytes:
+    data = unpacked(piece, _LONGEST_PIECE)
+    if data is None:
+        raise Broken("a compressed piece is damaged")
+    return data
 
 
 def _length(read: Read) -> int:

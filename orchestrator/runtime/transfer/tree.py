@@ -20,6 +20,7 @@ from typing import Any, Dict, List, NamedTuple, Optional, Set, Tuple
 from .confined import Confined, pieces
 from .entries import Row, digest, ordered, raw, text
 from .frames import PIECE, Broken, first_bytes, receive, send_body
+from .squeeze import Squeeze
 
 RACY = 60_000_000_000
 """Nanoseconds: a file that was written so recently may be written again without a new ctime.
@@ -253,9 +254,10 @@ def _pack() -> int:
     read_some, write = incoming(), outgoing()
     try:
         ask = receive(read_some)
+        squeeze = Squeeze()
         with Confined(os.path.realpath(ask["root"])) as inside:
             for path, size in zip(ask["paths"], ask["sizes"]):  # noqa: B905  (`strict` came after 3.9)
-                send_body(write, first_bytes(_body(inside, path), size))
+                send_body(write, first_bytes(_body(inside, path), size), squeeze)
         write(b"")
     except (Broken, OSError) as error:
         print(f"Nothing was handed out: {error}", file=sys.stderr)

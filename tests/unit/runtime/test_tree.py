@@ -14,6 +14,7 @@ from hypothesis import strategies as st
 from orchestrator.runtime.transfer import frames, tree
 from orchestrator.runtime.transfer.confined import Confined
 from orchestrator.runtime.transfer.entries import Row, difference, digest, first_difference, hostile, ordered
+from orchestrator.runtime.transfer.squeeze import Squeeze
 
 HASH = "ab" * 32
 HASHES = st.sampled_from([HASH, "cd" * 32, "ef" * 32])
@@ -201,9 +202,8 @@ def test_no_path_is_followed_through_a_link(tmp_path: Path) -> None:
 def test_bodies_arrive_whole_in_pieces_of_any_size(bodies: list[bytes], step: int) -> None:
     out = io.BytesIO()
     for body in bodies:
-        frames.send_body(
-            out.write, iter([body[:100], body[100:]] if len(body) > 100 else [body] if body else [])
-        )
+        pieces = [body[:100], body[100:]] if len(body) > 100 else [body] if body else []
+        frames.send_body(out.write, iter(pieces), Squeeze())
     source = io.BytesIO(out.getvalue())
     heard = [b"".join(frames.receive_body(lambda size: source.read(min(size, step)))) for _ in bodies]
     assert heard == bodies
@@ -215,8 +215,8 @@ def test_a_body_that_cannot_be_read_says_why_and_others_follow() -> None:
         raise PermissionError(13, "Permission denied")
 
     out = io.BytesIO()
-    frames.send_body(out.write, failing())
-    frames.send_body(out.write, iter([b"next"]))
+    frames.send_body(out.write, failing(), Squeeze())
+    frames.send_body(out.write, iter([b"next"]), Squeeze())
     source = io.BytesIO(out.getvalue())
     with pytest.raises(frames.Gone, match="Permission denied"):
         list(frames.receive_body(source.read))
