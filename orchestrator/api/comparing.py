@@ -28,7 +28,7 @@ from orchestrator.replay.sandbox import Folders
 from orchestrator.replay.staleness import changed_since, restored
 from orchestrator.runs import record_file
 from orchestrator.runs.kept_code import changed_code
-from orchestrator.runs.outputs import Sameness, compare_outputs
+from orchestrator.runs.outputs import Sameness, compare_files_and_metrics
 from orchestrator.runs.sbom import changed_packages
 from orchestrator.session.project import Project
 from orchestrator.session.session import local_agent
@@ -45,7 +45,7 @@ def compare(
     pool: ReplayPool | None = None,
 ) -> Verdict:
     """Compare two runs, given as folders or ids under `runs/`: tensor by tensor if both were recorded,
-    otherwise by their records (see parity.compare_records).
+    otherwise by their records and results (see parity.compare_records).
 
     `confirm` looks for the cause by running the first steps again on this computer, on copies of the working
     folder, for at most `budget` seconds; `untried` says what could not be run. Calls that share a `pool`
@@ -66,11 +66,12 @@ def compare(
 
 def by_records(a: RunRecord, b: RunRecord) -> Verdict:
     """Compare two runs by their records, the results that both wrote by content, and the code by file."""
-    same = {each.path for each in compare_outputs(a, b) if each.found == Sameness.CONTENT}
+    results = compare_files_and_metrics(a, b)
     return parity.compare_records(
         a.as_json(),
         b.as_json(),
-        same_content=same,
+        results=results.conclusion,
+        same_content={each.path for each in results.outputs if each.found == Sameness.CONTENT},
         changed_code=changed_code(a.folder, b.folder),
         changed_packages=changed_packages(a.folder, b.folder),
     )
@@ -80,10 +81,17 @@ def _records(project: Project, a: Path | str, b: Path | str) -> tuple[RunRecord,
     """The records of two runs unless tensors of both were recorded; None if they were, or if a record is
     missing.
     """
-    if all(_observed(project, run) for run in (a, b)):
+    if all(_has_steps(project, run) for run in (a, b)):
         return None
     first, second = (_record(project, run) for run in (a, b))
     return (first, second) if first and second else None
+
+
+def _has_steps(project: Project, run: Path | str) -> bool:
+    """Whether a step was recorded: of a program without TensorFlow and Keras, only the folder is left."""
+    found = _observed(project, run)
+    steps = found / "observe/steps.jsonl" if found else None
+    return steps is not None and steps.is_file() and steps.stat().st_size > 0
 
 
 def _record(project: Project, run: Path | str) -> RunRecord | None:

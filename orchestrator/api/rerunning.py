@@ -32,8 +32,7 @@ class Rerun:
     """A run that was repeated. `first`: the record that was repeated; `record`: the record of the repetition.
 
     `outputs`: every output of either; `metrics`: those that differ; `verdict`: on their recorded tensors, or
-    on their records. `conclusion`: IDENTICAL, DIVERGENT, or NOT COMPARED if there are no outputs, metrics or
-    recorded tensors.
+    on their records. `conclusion`: IDENTICAL, DIVERGENT, or NOT COMPARED if neither tensors nor results tell.
     """
 
     first: RunRecord

@@ -41,7 +41,8 @@ def compare(
 ) -> None:
     """Find the first difference between two runs.
 
-    Recorded runs are compared tensor by tensor, other runs by their run.json. Exit code 7 unless identical.
+    Recorded runs are compared tensor by tensor, other runs by their run.json and result files. Exit code 0
+    if identical, as `orch rerun`, else 7.
     """
     from orchestrator import api
     from orchestrator.cli import progress
