@@ -67,7 +67,7 @@ def _is_same_job(a: Record, b: Record, facts: Sequence[RecordedFact]) -> bool:
     Runs that had no data are equal in them, and packages are also equal if their lock is.
     """
     equal = {fact.name: fact.equal for fact in facts}
-    no_data = a.get("data") is None and b.get("data") is None
+    no_data = all(_at(side, ("data", "digest")) is None for side in (a, b))
     locks = [_at(side, ("stack", "lock")) for side in (a, b)]
     packages = equal["packages"] or (locks[0] is not None and locks[0] == locks[1])
     data = equal["data"] or no_data

@@ -235,11 +235,13 @@ def _code(project: Project, first: RunRecord, then: Profile, target: Path, tell:
     assert first.code is not None
     entries = kept_code.kept_tree(first.folder)
     if entries is None:
-        if inputs.inputs_of(project, then).code_digest == first.code["digest"]:
+        now = inputs.inputs_of(project, then)
+        if now.code_digest == first.code["digest"]:
             return then.code.path
+        changed = inputs.changed_code(first, now)
         raise _refused(
             first,
-            "the code has changed since, and was not kept with its record",
+            f"the code has changed since ({changed}), and was not kept with its record",
             f"orch report {first.run_id}    # shows its digest",
         )
     git = first.code.get("git")

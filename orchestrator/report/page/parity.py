@@ -45,7 +45,7 @@ _LEADS_OF_RECORDS = {
     **_LEADS,
     Conclusion.IDENTICAL: "The same job with the same results; no tensors were compared.",
     Conclusion.DIVERGENT: "Their inputs or results differ; no tensors were compared.",
-    Conclusion.NOT_COMPARED: "No tensors were compared, and their records do not prove that they are the same.",
+    Conclusion.NOT_COMPARED: "No tensors were compared, and their records do not settle it.",
 }
 
 

@@ -173,7 +173,7 @@ READERS: dict[str, Reader] = {
     ),
     "runs.kept_code._unpacked": Reader("code/files.tar.gz", lambda p: _mapping(kept_code._unpacked(p))),
     "runs.archives.members": Reader("m.keras", archives.members),
-    "runs.inputs._kept": Reader("code.json", lambda p: inputs._kept(p.parent)),
+    "runs.inputs._kept": Reader("code.json", lambda p: inputs._kept(p.parent, p.name)),
     "runs.logs._copy": Reader("output.log", _copied_log),
     "runs.mlflow._upload": Reader("output.log", _to_mlflow),
     "runs.logs._opened": Reader("output.log", _passed_on, (OrchError,)),
