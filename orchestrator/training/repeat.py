@@ -241,7 +241,7 @@ def _code(project: Project, first: RunRecord, then: Profile, target: Path, tell:
         changed = inputs.changed_code(first, now)
         raise _refused(
             first,
-            f"the code has changed since ({changed}), and was not kept with its record",
+            f"the code has changed since, and was not kept with its record: {changed}",
             f"orch report {first.run_id}    # shows its digest",
         )
     git = first.code.get("git")
