@@ -18,9 +18,10 @@ from orchestrator.model import Agent, Channel, Entry, Host
 from orchestrator.model.answers import LONG, Malformed, parsed
 from orchestrator.model.files import first_bytes
 from orchestrator.model.plain import last_words
+from orchestrator.runtime import space
 from orchestrator.runtime.modelcheck.answers import sound
 from orchestrator.runtime.modelcheck.compare import against, method
-from orchestrator.runtime.modelcheck.explain import Cause, Refusal
+from orchestrator.runtime.modelcheck.explain import ROOM, Cause, Refusal
 from orchestrator.runtime.modelcheck.select import HEAD, checkable
 
 _TIMEOUT = 600.0
@@ -176,13 +177,13 @@ def _both(
             for side, ready in zip((there, here), ahead, strict=True)
         ]
 
-        def results(number: int, side: Side) -> list[Result]:
-            if ahead[number] and (found := _results(begun[number], names, again=True)):
+        def results(number: int, side: Side, where: str) -> list[Result]:
+            if ahead[number] and (found := _results(begun[number], names, where, again=True)):
                 return found
             again = _begun(side, names, imports, running) if ahead[number] else begun[number]
-            return _results(again, names) or []
+            return _results(again, names, where) or []
 
-        return results(0, there), results(1, here)
+        return results(0, there, "on the machine"), results(1, here, "on this computer")
 
 
 def _named(imports: Sequence[str]) -> list[str]:
@@ -217,8 +218,12 @@ def _begun(
     return channel
 
 
-def _results(begun: Channel | HostError, names: Sequence[str], *, again: bool = False) -> list[Result] | None:
-    """Return the results, one for each file. With `again`, None if another check may have better results."""
+def _results(
+    begun: Channel | HostError, names: Sequence[str], where: str, *, again: bool = False
+) -> list[Result] | None:
+    """Return the results, one for each file. With `again`, None if another check may have better results.
+    `where`: the side, for people.
+    """
     if isinstance(begun, HostError):
         return [_failed(str(begun)) for _ in names]
     try:
@@ -229,6 +234,9 @@ def _results(begun: Channel | HostError, names: Sequence[str], *, again: bool = 
     except HostError as error:
         return None if again else [_failed(str(error)) for _ in names]
     except Malformed:
+        if done.returncode == space.STATUS:
+            full = Refusal(f"{where}: the check had no space for its scratch folder", ROOM, Cause.DISK_FULL)
+            return [_refused(full) for _ in names]
         words = last_words(done.stderr)
         return [_failed(f"the check itself ended with {done.returncode}: {words}") for _ in names]
     results = value.get("results", [value]) if isinstance(value, dict) else []
@@ -249,11 +257,11 @@ def _failed(reason: str) -> Result:
 def _answer(path: str, there: Mapping[str, Any], here: Mapping[str, Any]) -> dict[str, Any]:
     loaded = bool(here.get("loaded"))
     both = loaded and bool(there.get("loaded"))
-    reason = here.get("reason")
+    reason, way_out = here.get("reason"), here.get("way_out")
     not_checked = here.get("not_checked") or (there.get("not_checked") if loaded else None)
-    if not_checked:
-        reason = reason or there.get("reason")
-    elif not there.get("loaded") and not loaded:
+    if not_checked and loaded:
+        reason, way_out = there.get("reason"), there.get("way_out")
+    elif not_checked is None and not there.get("loaded") and not there.get("not_checked") and not loaded:
         reason = f"it did not load on the machine either: {there.get('reason')}"
     return {
         "path": path,
@@ -262,7 +270,7 @@ def _answer(path: str, there: Mapping[str, Any], here: Mapping[str, Any]) -> dic
         "equal": bool(here.get("equal")) if both else None,
         "equivalent": bool(here.get("equivalent")) if both else None,
         "reason": reason,
-        "way_out": here.get("way_out"),
+        "way_out": way_out,
         "not_checked": not_checked,
         "predicted": "outputs" in here,
         "method": method(here),
