@@ -21,7 +21,7 @@ from orchestrator.model.plain import last_words
 from orchestrator.runtime import space
 from orchestrator.runtime.modelcheck.answers import sound
 from orchestrator.runtime.modelcheck.compare import against, method
-from orchestrator.runtime.modelcheck.explain import ROOM, Cause, Refusal
+from orchestrator.runtime.modelcheck.explain import Cause, Refusal
 from orchestrator.runtime.modelcheck.select import HEAD, checkable
 
 _TIMEOUT = 600.0
@@ -95,7 +95,7 @@ def check(
     if not every:
         return None
     names = _first(every, max(len(there.outputs), len(here.outputs)))
-    found, ours = _both(there, here, names, imports)
+    found, ours = _both(there, here, names, imports, folder.name)
     atomic_write(folder / KEPT, json.dumps({"v": 1, "results": found}).encode())
     compared = [{**mine, **against(theirs, mine)} for theirs, mine in zip(found, ours, strict=True)]
     answers = [_answer(*each) for each in zip(names, found, compared, strict=True)]
@@ -165,7 +165,7 @@ def _rank(answer: Mapping[str, Any]) -> int:
 
 
 def _both(
-    there: Side, here: Side, names: Sequence[str], imports: Sequence[str]
+    there: Side, here: Side, names: Sequence[str], imports: Sequence[str], run: str
 ) -> tuple[list[Result], list[Result]]:
     """Return the result of every file on each side. If the check itself failed on a side, all its files
     have that result.
@@ -178,12 +178,22 @@ def _both(
         ]
 
         def results(number: int, side: Side, where: str) -> list[Result]:
-            if ahead[number] and (found := _results(begun[number], names, where, again=True)):
+            full = _no_room(where, run)
+            if ahead[number] and (found := _results(begun[number], names, full, again=True)):
                 return found
             again = _begun(side, names, imports, running) if ahead[number] else begun[number]
-            return _results(again, names, where) or []
+            return _results(again, names, full) or []
 
         return results(0, there, "on the machine"), results(1, here, "on this computer")
+
+
+def _no_room(where: str, run: str) -> Refusal:
+    """Return why nothing was checked on a side whose disk is full. `run`: the id of the run."""
+    return Refusal(
+        f"{where}: the check had no space for its scratch folder",
+        f"Free space there, then: orch pull {run} --again",
+        Cause.DISK_FULL,
+    )
 
 
 def _named(imports: Sequence[str]) -> list[str]:
@@ -219,10 +229,10 @@ def _begun(
 
 
 def _results(
-    begun: Channel | HostError, names: Sequence[str], where: str, *, again: bool = False
+    begun: Channel | HostError, names: Sequence[str], full: Refusal, *, again: bool = False
 ) -> list[Result] | None:
     """Return the results, one for each file. With `again`, None if another check may have better results.
-    `where`: the side, for people.
+    `full`: why none was checked, if that side's disk is full.
     """
     if isinstance(begun, HostError):
         return [_failed(str(begun)) for _ in names]
@@ -235,7 +245,6 @@ def _results(
         return None if again else [_failed(str(error)) for _ in names]
     except Malformed:
         if done.returncode == space.STATUS:
-            full = Refusal(f"{where}: the check had no space for its scratch folder", ROOM, Cause.DISK_FULL)
             return [_refused(full) for _ in names]
         words = last_words(done.stderr)
         return [_failed(f"the check itself ended with {done.returncode}: {words}") for _ in names]

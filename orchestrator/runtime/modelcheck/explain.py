@@ -20,7 +20,7 @@ IMPORTS = (
     "Register the class with @keras.saving.register_keras_serializable() in a module of the project, and "
     "name that module in train.check_imports of the profile: it is then imported for the check."
 )
-ROOM = "Free space there, and let it be checked again: orch pull RUN --again."
+ROOM = "Free space there, and pull the run again."
 _MODULE = re.compile(r"[A-Za-z_][\w.]{0,200}\Z")
 _READERS = ("numpy", "h5py")
 _DAMAGE = ("UnpicklingError", "EOFError", "DataLossError", "BadZipFile", "BadGzipFile")

@@ -304,4 +304,4 @@ def test_a_full_disk_is_one_sentence_for_all_files(folders: tuple[Path, Path], f
     (line,) = model_lines(answer)
     where = "on the machine" if full == "there" else "on this computer"
     assert line.startswith(f"classes.json, vocab.txt: not checked: the disk is full ({where}: ")
-    assert line.endswith("orch pull RUN --again.") and "Traceback" not in line
+    assert line.endswith(f"orch pull {folders[0].parent.name} --again") and "Traceback" not in line
