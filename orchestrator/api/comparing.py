@@ -59,9 +59,8 @@ def compare(
     if records:
         return by_records(*records)
     first, second = observed(project, a), observed(project, b)
-    verdict = parity.judge(*_recordings((first, second)))
     if not confirm:
-        return verdict
+        return parity.judge(*_recordings((first, second)))
     tell, folders = as_progress(progress), (repeatable(first).folder, repeatable(second).folder)
     if folders != (first, second):
         tell.say("Repeating first steps of this computer, which were identical to those of the machine")
