@@ -12,7 +12,8 @@ Every command uses the same exit codes. 0 is success. 130 is an interrupt: Ctrl-
 terminal. What runs on the machine then continues, and the message names what exists.
 
 Each other code stands for the errors below. `orch explain 12` shows their pages in a terminal. `orch rerun`
-and `orch compare` also use 7 for two runs that differ. `orch lint` also uses 9 for its findings.
+and `orch compare` also use 7 for two runs that differ or could not be compared. `orch lint` also uses 9
+for its findings.
 
 [failures.md](failures.md#exit-codes-for-a-scheduler) says which codes a scheduler should retry.
 

@@ -184,7 +184,9 @@ def _from_store(project: Project, run_id: str | None, url: str) -> RunRecord:
     from orchestrator.storage import open_store
 
     if run_id is None:
-        raise UsageError("--store needs the id of the run.", next_command=f"orch pull RUN --store {url}")
+        raise UsageError(
+            "--store needs the id of the run.", next_command=f"orch pull RUN --store {url}    # RUN: its id"
+        )
     stored, folder = StoredRun(open_store(url), run_id), project.run(run_id)
     here = record_file.read(folder)
     if here is not None and here.artifacts:

@@ -175,7 +175,7 @@ def _details(project: Project, run: str) -> RunDetails:
         raise no_such_run(f"There is no run {run} in {project.root}.", run, known_ids(project))
     known = leased.runs[run]
     return read_details(
-        record_of(project, leased, run, known.draft, exit=_so_far(run, known.exit_reason, known.lost))
+        record_of(project, leased, run, known.draft, exit=_so_far(run, known.exit_reason, known.gone))
     )
 
 

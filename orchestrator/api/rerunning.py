@@ -16,7 +16,7 @@ from orchestrator.errors import Interrupted, UsageError
 from orchestrator.model import Progress, RunRecord, Verdict
 from orchestrator.model.outcomes import Conclusion
 from orchestrator.model.progress import Output, as_progress
-from orchestrator.profile.overrides import name_of
+from orchestrator.profile.overrides import name_of, without_secrets
 from orchestrator.runs import record_file
 from orchestrator.runs.find_run import known_ids, no_such_run, profile_of
 from orchestrator.runs.outputs import ComparedMetric, ComparedOutput, compare_results
@@ -32,8 +32,7 @@ class Rerun:
     """A run that was repeated. `first`: the record that was repeated; `record`: the record of the repetition.
 
     `outputs`: every output of either; `metrics`: those that differ; `verdict`: on their recorded tensors, or
-    on their records. `conclusion`: IDENTICAL, DIVERGENT, or NOT COMPARED if there are no outputs, metrics or
-    recorded tensors.
+    on their records. `conclusion`: IDENTICAL, DIVERGENT, or NOT COMPARED if neither tensors nor results tell.
     """
 
     first: RunRecord
@@ -142,9 +141,11 @@ def _allowed(first: RunRecord, overrides: Sequence[str]) -> Sequence[str]:
     withheld = first.request["withheld"] if first.request else []
     other = [name_of(each) for each in overrides if name_of(each) not in withheld]
     if other:
+        flags = [f"--set {shlex.quote(each)}" for each in without_secrets(overrides)]
+        given = " ".join(flags) or f"--set {other[0]}=VALUE"
         raise UsageError(
             f"{', '.join(other)} cannot be set: {first.run_id} is repeated as it was.",
-            next_command="orch train --set …    # a new run, with other settings",
+            next_command=f"orch train {given}    # a new run, with other settings",
         )
     return overrides
 

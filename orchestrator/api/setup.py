@@ -84,7 +84,8 @@ def own_address(cloud: str, region: str | None = None, url: str = WHO_AM_I) -> s
         raise UsageError(
             f"This computer's public address is needed, to let ssh in from it alone; {url} did not tell it: "
             f"{error}. Give the address yourself.",
-            next_command=shlex.join(["orch", "setup", cloud, *asked, "--from", "YOUR.ADDRESS/32"]),
+            next_command=shlex.join(["orch", "setup", cloud, *asked, "--from", "YOUR.ADDRESS/32"])
+            + "    # YOUR.ADDRESS: of this computer, as others see it",
         ) from error
 
 

@@ -82,7 +82,7 @@ def train_as(
         from orchestrator.training.on_lease import train_with_retries
         from orchestrator.training.one_run import refuse_another_machine
 
-        refuse_another_machine(profile_of(held, ()), profile, held.up_command)
+        refuse_another_machine(profile_of(held, ()), profile, held.up_command, wish.overrides)
         name = check_run_id(wish.run_id) if wish.run_id else new_run_id(profile.name)
         interrupts.run_id, interrupts.price = name, held.price
         project.require_runs(name)

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import os
+import shlex
 from typing import Annotated
 
 import typer
@@ -41,7 +43,8 @@ def compare(
 ) -> None:
     """Find the first difference between two runs.
 
-    Recorded runs are compared tensor by tensor, other runs by their run.json. Exit code 7 unless identical.
+    Recorded runs are compared tensor by tensor, other runs by their run.json and result files. Exit code 0
+    if identical, as `orch rerun`, else 7.
     """
     from orchestrator import api
     from orchestrator.cli import progress
@@ -60,11 +63,18 @@ def compare(
 
 def _next(run_a: str, run_b: str) -> str:
     """Return the command that can find the cause."""
-    from orchestrator.api.comparing import cannot_confirm
+    from orchestrator.api.comparing import cannot_confirm, recorded_here
 
     why = cannot_confirm(run_a, run_b)
     if why is None:
         return f"Next: orch compare {run_a} {run_b} --confirm    # finds the cause by running steps again"
+    here = recorded_here(run_a, run_b)
+    if here is not None:
+        names = shlex.join([os.path.relpath(each) for each in here])
+        return (
+            f"The cause cannot be found by running these steps again: {why}.\n"
+            f"Next: orch compare {names} --confirm    # the same steps of both, on this computer"
+        )
     return (
         f"The cause cannot be found by running these steps again: {why}.\n"
         "Next: orch train --local-parity    # searches for the cause while it compares"

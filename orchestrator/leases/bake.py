@@ -77,7 +77,7 @@ def bake(asked: BakeRequest) -> Baked:
     The machine is deleted at the end, whatever happens; an error says what is left and what it costs.
     """
     wanted, overrides = one_cloud(asked.project, asked.wanted, asked.overrides)
-    require_images(wanted.cloud)
+    require_images(wanted.cloud, shlex.quote(str(wanted.path)))
     _require_name(asked.name)
     if clouds.is_here(wanted.cloud):
         require_own_files()
@@ -98,13 +98,13 @@ def bake(asked: BakeRequest) -> Baked:
     return Baked(image, False, report.cost, time.monotonic() - begun)
 
 
-def require_images(cloud: str) -> None:
+def require_images(cloud: str, profile: str = "PROFILE") -> None:
     """Raise UsageError for a cloud of whose machines orch makes no images."""
     if not clouds.exists(cloud) or clouds.traits(cloud).images is None:
         able = ", ".join(name for name in clouds.names() if clouds.traits(name).images)
         raise UsageError(
             f"orch makes no images on {cloud} yet; it does on {able}.",
-            next_command="orch up PROFILE.yaml    # installs the packages on the machine",
+            next_command=f"orch up {profile}    # installs the packages on the machine",
         )
 
 

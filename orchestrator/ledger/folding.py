@@ -200,6 +200,14 @@ class Sum:
                 self.facts.update(agent=agent, stack=stack)
             case LeaseClosed():
                 self.facts.update(closed_at=time)
+                self._discard()
+
+    def _discard(self) -> None:
+        """Note of runs whose results did not come that these went with the machine."""
+        machine = next(reversed(self._holdings), "its machine")
+        for run in self._runs.values():
+            if not run.get("collected") and run.get("lost") is None:
+                run.update(discarded=machine)
 
     def _forget_image(self, name: str) -> None:
         made = self.facts.get("image")

@@ -33,7 +33,8 @@ class LeasedRun:
     told that the results were fetched. `left`: files that stayed on the machine. `draft`: what was known of
     it when it started. `found`: the machine reported this run, whose start cannot be read in the ledger. In a
     team's ledger `by` is the client that started it, and `home` the client that has its results. `queued`: it
-    was put into its machine's queue, where it was seen to have `began`.
+    was put into its machine's queue, where it was seen to have `began`. `discarded`: the machine that had its
+    results when the lease was closed without them.
     """
 
     run_id: str
@@ -50,6 +51,15 @@ class LeasedRun:
     home: str = ""
     queued: bool = False
     began: bool = False
+    discarded: str = ""
+
+    @property
+    def gone(self) -> str | None:
+        """Why its results are on no machine any more, as a sentence; None unless they are gone."""
+        if self.lost is not None or self.collected or not self.discarded:
+            return self.lost
+        store = f" Its store may have them: orch pull {self.run_id} --store {self.draft.store}"
+        return f"Its results were discarded with {self.discarded}.{store if self.draft.store else ''}"
 
     @property
     def waits(self) -> bool:

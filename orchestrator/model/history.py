@@ -18,6 +18,7 @@ class Where(StrEnum):
     ELSEWHERE = "elsewhere"  # another client of the team fetched them
     REMOVED = "removed"  # the files were downloaded here, and their folder is gone
     LOST = "lost"
+    DISCARDED = "discarded"  # their machine was deleted without them, by `orch down --discard`
 
 
 @dataclass(frozen=True)

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import math
+import shlex
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
@@ -85,6 +86,11 @@ class RunRecord:
     def folder(self) -> Path:
         """The run's folder on this computer: `path`."""
         return Path(self.path)
+
+    @property
+    def profile_path(self) -> str:
+        """The profile's path from the project, for a shell; "PROFILE.yaml" if it was not recorded."""
+        return shlex.quote(self.request["profile"]) if self.request else "PROFILE.yaml"
 
     @property
     def unchecked(self) -> bool:

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import math
 from collections.abc import Collection, Iterator, Mapping, Sequence
 from typing import Any
 
@@ -23,7 +22,7 @@ _FACTS = (
 )
 """Facts that are compared by value: name -> keys in the record."""
 
-_ANOTHER_JOB = frozenset(("command", "code", "data"))
+ANOTHER_JOB = frozenset(("command", "code", "data"))
 """If these differ, the runs are different jobs. Packages and machines are not among them."""
 
 _RECORD = (
@@ -36,26 +35,43 @@ def compare_records(
     a: Record,
     b: Record,
     *,
+    results: Conclusion = Conclusion.NOT_COMPARED,
     same_content: Collection[str] = (),
     changed_code: Sequence[str] = (),
     changed_packages: Sequence[str] = (),
 ) -> Verdict:
-    """Return the verdict on two `run.json` objects: DIVERGENT if command, code, data or a metric differ, else
-    NOT COMPARED.
+    """Return the verdict on two `run.json` objects: DIVERGENT if command, code, data or results differ,
+    IDENTICAL if two runs of the same job have the same results, else NOT COMPARED.
 
-    Never IDENTICAL, because no tensor was compared. `same_content`: paths of results whose bytes differ and
+    `results`: what comparing their files and metrics found. Equal ones prove nothing unless command, code,
+    data, packages and end are known to be the same. `same_content`: paths of results whose bytes differ and
     whose content is the same, such as models that contain the time of saving. `changed_code`: the paths in
     which the code of the two differs, and `changed_packages`: name and both versions of each package that
     differs, if they are known. `recorded` contains every fact.
     """
     facts = (*_values(a, b), *_metrics(a, b), *_results(a, b, same_content))
     differing = [fact for fact in facts if fact.equal is False]
-    decisive = [fact for fact in differing if fact.name in _ANOTHER_JOB or fact.decisive]
+    decisive = [fact for fact in differing if fact.name in ANOTHER_JOB or fact.decisive]
     where = f" The code differs in {few(changed_code)}." if changed_code else ""
     where += f" Packages that differ: {few(changed_packages)}." if changed_packages else ""
     said = f"No tensors of both runs were recorded. {_said(facts)}{where}"
-    verdict = Conclusion.DIVERGENT if decisive else Conclusion.NOT_COMPARED
-    return Verdict(verdict, detail=said, fix=_fix(decisive), recorded=facts)
+    if decisive or results == Conclusion.DIVERGENT:
+        return Verdict(Conclusion.DIVERGENT, detail=said, fix=_fix(decisive), recorded=facts)
+    if results == Conclusion.IDENTICAL and _is_same_job(a, b, facts):
+        return Verdict(Conclusion.IDENTICAL, detail=said, recorded=facts)
+    return Verdict(Conclusion.NOT_COMPARED, detail=said, fix=_RECORD, recorded=facts)
+
+
+def _is_same_job(a: Record, b: Record, facts: Sequence[RecordedFact]) -> bool:
+    """Whether both records say the same of everything that a result depends on, and of how the run ended.
+    Runs that had no data are equal in them, and packages are also equal if their lock is.
+    """
+    equal = {fact.name: fact.equal for fact in facts}
+    no_data = all(_at(side, ("data", "digest")) is None for side in (a, b))
+    locks = [_at(side, ("stack", "lock")) for side in (a, b)]
+    packages = equal["packages"] or (locks[0] is not None and locks[0] == locks[1])
+    data = equal["data"] or no_data
+    return all((equal["command"], equal["code"], data, packages, equal["end"]))
 
 
 def _said(facts: tuple[RecordedFact, ...]) -> str:
@@ -68,7 +84,7 @@ def _said(facts: tuple[RecordedFact, ...]) -> str:
 
 
 def _fix(decisive: list[RecordedFact]) -> str:
-    job = [fact.name for fact in decisive if fact.name in _ANOTHER_JOB]
+    job = [fact.name for fact in decisive if fact.name in ANOTHER_JOB]
     return f"Give both runs the same {' and '.join(job)}. {_RECORD}" if job else _RECORD
 
 
@@ -99,13 +115,8 @@ def _metrics(a: Record, b: Record) -> Iterator[RecordedFact]:
         yield RecordedFact("metrics", None, None, None)
     for name in sorted({*left, *right}):
         one, other = left.get(name), right.get(name)
-        equal = _same(one, other) if name in left and name in right else None
+        equal = repr(one) == repr(other) if name in left and name in right else None
         yield RecordedFact(f"metric {name}", _number(one), _number(other), equal, decisive=True)
-
-
-def _same(one: Any, other: Any) -> bool:
-    both = isinstance(one, float) and isinstance(other, float) and math.isnan(one) and math.isnan(other)
-    return bool(both or one == other)
 
 
 def _number(value: Any) -> str | None:

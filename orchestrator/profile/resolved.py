@@ -127,7 +127,7 @@ def _value(name: str, value: str | FromEnv, environ: Mapping[str, str]) -> str:
     raise ProfileError(
         f"{name}: the variable {value.name} is not set here",
         where=value.where,
-        next_command=f"export {value.name}=…",
+        next_command=f"export {value.name}=VALUE    # VALUE: what {name} is to be",
     )
 
 

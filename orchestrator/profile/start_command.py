@@ -15,6 +15,7 @@ from dataclasses import dataclass
 from pathlib import Path, PurePosixPath
 
 from orchestrator.model.syntax import tree_of
+from orchestrator.profile.training_code import trains_when_started
 from orchestrator.profile.values import parse_target
 
 _NO_SCRIPTS = ("setup.py", "conftest.py", "__init__.py", "noxfile.py")
@@ -23,10 +24,16 @@ _NO_CODE = frozenset(
     ("__pycache__", "node_modules", "site-packages", "build", "dist", "test", "tests", "runs", "env", "venv")
 )
 """Folders that contain no script of the project's own."""
+_DATA = frozenset(("data", "dataset", "datasets", "images", "inputs"))
+"""Folders that are looked at last, because they may have very many files."""
 _MOST_FILES = 2000
+_MOST_ENTRIES = 200_000
+"""Most Python files that are looked at, and most files of all kinds that are listed."""
 _MAX_SCRIPT = 1 << 20
 _MAX_NOTEBOOK = 1 << 25
-_GUARD = re.compile(r"""^if\s+__name__\s*==\s*["']__main__["']""", re.MULTILINE)
+_GUARD = re.compile(
+    r"""^if\b[ \t(]*(__name__\s*==\s*["']__main__["']|["']__main__["']\s*==\s*__name__)""", re.MULTILINE
+)
 _TRAINS = re.compile(r"(^|_)train")
 _LISTED = 3
 NOTEBOOK_OUTPUT = "out"
@@ -68,7 +75,8 @@ def find_start(project: Path) -> Start:
     known = next((name for name in _SCRIPTS if (project / name).is_file()), None)
     top = [path.name for path in sorted(project.glob("*.py")) if _may_start(path)]
     runnable = [name for name in top if "__main__" in read_text(project / name)]
-    named = known or next((n for n in runnable if "train" in n), next(iter(runnable), None))
+    training = [name for name in runnable if _trains(project / name)]
+    named = known or next((n for n in runnable if "train" in n), next(iter(training or runnable), None))
     if named:
         return _by_path(project, named)
     deep = tuple(_start_of(project, name) for name in _deep_scripts(project))
@@ -141,15 +149,17 @@ def _plain(name: str) -> bool:
 
 def _files(project: Path, suffix: str) -> Iterator[str]:
     """Yield files that may start something, relative to the project, by folder."""
-    seen = 0
+    entries = found = 0
     for folder, names, files in os.walk(project):
-        names[:] = sorted(name for name in names if _may_contain(Path(folder, name)))
-        for name in sorted(files):
-            seen += 1
-            if seen > _MOST_FILES:
-                return
-            if name.endswith(suffix) and _may_start(Path(name)):
+        inside = (name for name in names if _may_contain(Path(folder, name)))
+        names[:] = sorted(inside, key=lambda name: (name in _DATA, name))
+        entries += len(files)
+        for name in sorted(each for each in files if each.endswith(suffix)):
+            if _may_start(Path(name)):
+                found += 1
                 yield Path(folder, name).relative_to(project).as_posix()
+        if found > _MOST_FILES or entries > _MOST_ENTRIES:
+            return
 
 
 def _may_contain(folder: Path) -> bool:
@@ -157,11 +167,21 @@ def _may_contain(folder: Path) -> bool:
 
 
 def _deep_scripts(project: Path) -> list[str]:
-    """Return the files that may be the script: those named for training, else those with a main guard."""
+    """Return the files that may be the script: those named for training, else those with a main guard, of
+    which the only one that trains is the script, else those that train without a guard.
+    """
     files = list(_files(project, ".py"))
     guarded = [name for name in files if _GUARD.search(read_text(project / name))]
     named = [name for name in files if _TRAINS.search(PurePosixPath(name).stem)]
-    return [name for name in named if name in guarded] or named or guarded
+    if named:
+        return [name for name in named if name in guarded] or named
+    training = [name for name in guarded or files if _trains(project / name)]
+    return training if len(training) == 1 else guarded or training
+
+
+def _trains(path: Path) -> bool:
+    """Whether the file trains something when it is started."""
+    return trains_when_started(read_text(path))
 
 
 def _start_of(project: Path, name: str) -> Start:

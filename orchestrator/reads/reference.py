@@ -11,7 +11,7 @@ import json
 import os
 import re
 import shutil
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Collection, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass
 from pathlib import Path
@@ -46,12 +46,13 @@ MANY = 100_000
 @dataclass(frozen=True)
 class Reference:
     """The folder `project`, the `data` that a profile puts into it, and the folder of the `program` if it
-    is elsewhere.
+    is elsewhere. Files in `made` are left out, because the recorded run created them itself.
     """
 
     project: Path
     data: tuple[DataTree, ...] = ()
     program: Path | None = None
+    made: frozenset[Path] = frozenset()
 
     @classmethod
     def of(cls, profile: Profile) -> Reference:
@@ -73,13 +74,13 @@ class Reference:
         below = levels[0][1] if levels else root
         from orchestrator.replay.sandbox import Folders
 
-        copy = Folders(self.project, self.program, without).lay_out(below, imposed, base)
+        copy = Folders(self.project, self.program, without | self.made).lay_out(below, imposed, base)
         for original, place in levels:
             _link_entries(original, place, self.project)
         own = _of_project(copy, self.project)
         _open_runs(own, self.project)
         _link_by_name(levels, self.project, own)
-        self._put_data(own)
+        self._put_data(own, imposed.files)
         return copy
 
     def _copied(self, root: Path, base: Path) -> Copy:
@@ -94,14 +95,19 @@ class Reference:
                 f"{error.strerror}: {error.filename}. Without --local-parity no copy is needed.",
             ) from error
 
-    def _put_data(self, own: Path) -> None:
-        """Link data that lie elsewhere to where the profile says; what the user already has there stays."""
+    def _put_data(self, own: Path, imposed: Mapping[str, Path | None]) -> None:
+        """Link data that lie elsewhere to where the profile says; what the user already has there stays, and
+        so does what is `imposed`: then the other files are linked one by one.
+        """
+        replaced = {own / os.path.relpath(self.project / name, self.project) for name in imposed}
         for tree in self.data:
             place = own / tree.target
-            if Path(tree.target).is_absolute() or os.path.lexists(place):
+            if Path(tree.target).is_absolute() or os.path.lexists(self.project / tree.target):
                 continue
-            place.parent.mkdir(parents=True, exist_ok=True)
-            place.symlink_to(tree.source.resolve())
+            inside = {path for path in replaced if path.is_relative_to(place)}
+            if inside or not os.path.lexists(place):
+                place.parent.mkdir(parents=True, exist_ok=True)
+                _link_except(tree.source.resolve(), place, inside)
 
     @contextmanager
     def laid_out(self, base: str, run_id: str) -> Iterator[LaidOut]:
@@ -237,6 +243,21 @@ def _link_entries(original: Path, place: Path, project: Path) -> None:
         ours = _OWN.fullmatch(entry.name) or project.is_relative_to(entry.path)
         if not ours and not os.path.lexists(there):
             there.symlink_to(entry.path)
+
+
+def _link_except(source: Path, place: Path, replaced: Collection[Path]) -> None:
+    """Link `place` to `source`, unless one of the `replaced` paths is below it: then link each entry but
+    those.
+    """
+    if place in replaced:
+        return
+    if not any(path.is_relative_to(place) for path in replaced):
+        if not os.path.lexists(place):
+            place.symlink_to(source)
+        return
+    place.mkdir(exist_ok=True)
+    for entry in _first_entries(source):
+        _link_except(source / entry.name, place / entry.name, replaced)
 
 
 def _first_entries(folder: Path) -> Iterator[os.DirEntry[str]]:

@@ -69,6 +69,8 @@ class _Noted:
     made: Annotated[tuple[_Path, ...], Most(1_000_000)] = ()
     places: dict[_Path, _Word | None] = field(default_factory=dict)
     stdin: Sha256 | None = None
+    data: dict[_Path, _Path] | None = None
+    seen: dict[_Path, _Path] = field(default_factory=dict)
 
 
 @dataclass(frozen=True)
@@ -80,6 +82,10 @@ class Recipe:
     of `cwd` that did not exist before the run. `places`: the variables PLACES (None: not set), which are no
     difference by themselves. `stdin`: a file, named by its sha256, with what the command read from standard
     input; None if it read nothing.
+
+    `data`: for the first steps of a profile's command, the path of each of its data trees from `cwd`, and
+    where it lies here; None for a command that ran in its own folder. `seen`: the folder in which the
+    recorded run saw what lies in another one, such as a copy that is gone.
     """
 
     argv: tuple[str, ...]
@@ -91,6 +97,30 @@ class Recipe:
     made: tuple[str, ...] = ()
     places: Mapping[str, str | None] = field(default_factory=dict)
     stdin: Path | None = None
+    data: Mapping[str, Path] | None = None
+    seen: Mapping[str, str] = field(default_factory=dict)
+
+    def located(self, facts: Mapping[str, Any]) -> dict[str, Any]:
+        """Return the facts with the files at the user's paths."""
+        files = facts.get("files") or {}
+        if not self.seen or not files.get("list"):
+            return dict(facts)
+        listed = [{**entry, "path": self._original(str(entry["path"]))} for entry in files["list"]]
+        return {**facts, "files": {**files, "list": listed}}
+
+    def _original(self, path: str) -> str:
+        for seen, original in self.seen.items():
+            if Path(path).is_relative_to(seen):
+                return str(Path(original) / Path(path).relative_to(seen))
+        return path
+
+    def content_at(self, path: Path) -> Path:
+        """Return where the content of a file of the working folder is: data may lie elsewhere."""
+        for target, source in (self.data or {}).items():
+            place = self.cwd / target
+            if path.is_relative_to(place) and not os.path.lexists(place):
+                return source / path.relative_to(place)
+        return path
 
     @property
     def obstacle(self) -> str | None:
@@ -133,15 +163,23 @@ def write_recipe(
     environ: Mapping[str, str] = os.environ,
     made: Iterable[str] = (),
     stdin: bytes | None = None,
+    given: Mapping[str, str] | None = None,
+    data: Mapping[str, Path] | None = None,
+    seen: Iterable[tuple[Path, Path]] = (),
 ) -> None:
-    """Write `folder`/rerun.json for a run that was recorded into `folder`; `made` and `stdin`: see Recipe."""
-    given = hashlib.sha256(stdin).hexdigest() if stdin else None
-    if given and stdin:
-        keep_content(folder, given, stdin)
+    """Write `folder`/rerun.json for a run that was recorded into `folder`. `made`, `stdin`, `data`, `seen`:
+    see Recipe. `given`: variables that the run had beside those of `environ`.
+    """
+    read_ = hashlib.sha256(stdin).hexdigest() if stdin else None
+    if read_ and stdin:
+        keep_content(folder, read_, stdin)
+    own = given or {}
+    environ = {**environ, **own}
     names = set(_read_by(folder, argv, cwd, environ))
     shown = {name for name in names if not _SECRET.search(name) and not name.startswith("ORCH_")}
     shown.add(_MODULES)
-    chosen = {n: v for n, v in environ.items() if (acts(n) or n in shown) and not _secret(n, v)}
+    stored = {name for name in environ if acts(name) or name in shown or name in own}
+    chosen = {n: v for n, v in environ.items() if n in stored and not _secret(n, v)}
     noted = {
         "v": _FORMAT,
         "argv": list(argv),
@@ -152,7 +190,9 @@ def write_recipe(
         "host": this_host(),
         "made": sorted(made),
         "places": {name: environ.get(name) for name in PLACES},
-        "stdin": given,
+        "stdin": read_,
+        "data": None if data is None else {target: str(source) for target, source in data.items()},
+        "seen": {str(seen_): str(original) for seen_, original in seen},
     }
     with atomic_file(folder / NAME) as file:
         file.write((json.dumps(noted, indent=1) + "\n").encode())
@@ -321,4 +361,6 @@ def read_recipe(folder: Path) -> Recipe | None:
         made=noted.made,
         places=noted.places,
         stdin=folder / KEPT / noted.stdin if noted.stdin else None,
+        data=None if noted.data is None else {name: Path(source) for name, source in noted.data.items()},
+        seen=noted.seen,
     )

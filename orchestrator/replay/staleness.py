@@ -49,5 +49,5 @@ def _changed(
         if is_cache(entry) and not caches:
             continue
         left -= int(entry["bytes"])
-        if left >= 0 and sha256_of(Path(entry["path"])) != entry["sha256"]:
+        if left >= 0 and sha256_of(known.content_at(Path(entry["path"]))) != entry["sha256"]:
             yield str(entry["name"]), Path(entry["path"]), str(entry["sha256"])

@@ -91,7 +91,9 @@ def _metrics(one: PastRun) -> str:
 
 
 def _where(one: PastRun) -> str:
-    """The machine or computer that has the results; "" if they are here or lost."""
+    """The machine or computer that has the results, or had them; "" if they are here or lost."""
+    if one.where is Where.DISCARDED:
+        return f"results discarded with {_cut(one.place)}"
     if one.where is Where.MACHINE:
         return f"on {_cut(one.place)}"
     return f"with {_cut(one.place)}" if one.where is Where.ELSEWHERE else ""

@@ -28,7 +28,11 @@ _HEADS: Mapping[str, str] = {
     Conclusion.UNSTABLE: "the script gives different results on one machine",
     Conclusion.NOT_COMPARED: "the two runs could not be compared",
 }
-_UNRECORDED = "tensors were not recorded for both runs; what their records hold is equal"
+_HEADS_OF_RECORDS: Mapping[str, str] = {
+    **_HEADS,
+    Conclusion.IDENTICAL: "the same job with the same results; tensors were not recorded for both runs",
+    Conclusion.NOT_COMPARED: "tensors were not recorded for both runs, and their records do not settle it",
+}
 _BEFORE = {
     Stage.BATCH: "The data files that were seen to be read are equal.",
     Stage.INITIAL: "The batch before it is bitwise identical.",
@@ -55,12 +59,8 @@ def letter(parity: Parity, *, width: int = WIDTH, colour: bool = False) -> str:
     """Format a verdict for one screen. `parity`: as in run.json. `colour`: with terminal colours."""
     verdict = str(parity["verdict"])
     paint = _painted if colour else _plain
-    head = (
-        _UNRECORDED
-        if parity.get("recorded") and verdict == Conclusion.NOT_COMPARED
-        else _HEADS.get(verdict, "")
-    )
-    lines = [f"{paint(verdict, _COLOURS.get(verdict, '31'))}: {head}", ""]
+    heads = _HEADS_OF_RECORDS if parity.get("recorded") else _HEADS
+    lines = [f"{paint(verdict, _COLOURS.get(verdict, '31'))}: {heads.get(verdict, '')}", ""]
     for name, texts in _parts(parity):
         lines += _part(name, list(texts), max(40, width), paint)
     return "\n".join(lines)

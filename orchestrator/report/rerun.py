@@ -19,11 +19,13 @@ _NAMED = 5
 
 def rerun_text(first: RunRecord, second: RunRecord, found: Mapping[str, Any]) -> str:
     """Return the summary of the new run, then the comparison of both. `found`: the JSON of the verb."""
+    by_records, is_open = found["verdict"].get("recorded"), found["conclusion"] == Conclusion.NOT_COMPARED
     facts = [
         ("outputs", _outputs(found["outputs"])),
         *(("", each) for each in _differing(found["outputs"])),
         ("metrics", _metrics(first, found["metrics"])),
-        ("tensors", "" if found["verdict"].get("recorded") else parity_line(found["verdict"])),
+        ("tensors", "" if by_records else parity_line(found["verdict"])),
+        ("records", found["verdict"]["detail"] if by_records and is_open else ""),
         ("cost", f"{_cost(first)} then, {_cost(second)} now"),
     ]
     lines = [f"  {name.ljust(7)}  {text}" for name, text in facts if text]
@@ -35,7 +37,7 @@ def rerun_text(first: RunRecord, second: RunRecord, found: Mapping[str, Any]) ->
 _HEADS = {
     Conclusion.IDENTICAL: "the same",
     Conclusion.DIVERGENT: "not the same",
-    Conclusion.NOT_COMPARED: "not compared, neither has outputs, metrics or recorded tensors",
+    Conclusion.NOT_COMPARED: "not compared",
 }
 
 

@@ -56,7 +56,7 @@ def summary(record: RunRecord) -> str:
     lines = [f"run {record.run_id}"]
     lines += [f"  {name.ljust(width)}  {text}" for name, text in facts if text]
     if record.profile:
-        lines += ["", where_time_went(record.profile, record.run_id)]
+        lines += ["", where_time_went(record.profile, record.run_id, plain(record.profile_path))]
     return "\n".join(lines)
 
 
@@ -167,7 +167,8 @@ def _memory(record: RunRecord) -> str:
     seen = record.profile or {} if record.lacked == "resources.memory" else {}
     had = f" of {size(seen['memory'])}" if seen.get("memory") else ""
     used = f"at least {size(seen['peak_memory'])}{had} were used. " if seen.get("peak_memory") else ""
-    return f"{used}Next: orch size PROFILE.yaml --write    # measures what it needs, sets {record.lacked}"
+    command = f"orch size {plain(record.profile_path)} --write"
+    return f"{used}Next: {command}    # measures what it needs, sets {record.lacked}"
 
 
 def _attempt(attempts: Sequence[AttemptFacts]) -> str:

@@ -17,14 +17,14 @@ START_UP = "start-up"
 _SPEED = "steps/s (median step)"
 
 
-def where_time_went(profile: Mapping[str, Any], run_id: str = "RUN") -> str:
-    """The screen after a run. `profile`: as in run.json."""
+def where_time_went(profile: Mapping[str, Any], run_id: str = "RUN", path: str = "PROFILE.yaml") -> str:
+    """The screen after a run. `profile`: as in run.json; `path`: of the file that asked for its machine."""
     lines = [io_table(profile)]
     labelled = [
         *_speed(profile),
         *_said(profile),
         *_one_change(profile),
-        *_machine(profile, run_id),
+        *_machine(profile, run_id, path),
         *_unknown(profile),
     ]
     width = max((len(label) for label, _ in labelled), default=0)
@@ -43,9 +43,9 @@ def time_notes(profile: Mapping[str, Any]) -> list[Row]:
     return [*_speed(profile), *_said(profile), *_one_change(profile), *_unknown(profile)]
 
 
-def machine_notes(profile: Mapping[str, Any], run_id: str) -> list[Row]:
+def machine_notes(profile: Mapping[str, Any], run_id: str, path: str) -> list[Row]:
     """Return notes, like `time_notes`, about the machine that would have been right."""
-    return list(_machine(profile, run_id))
+    return list(_machine(profile, run_id, path))
 
 
 def like_text(profile: object, run_id: str | None, overrides: Sequence[str], reasons: Sequence[str]) -> str:
@@ -179,7 +179,7 @@ def _times(advice: Mapping[str, Any]) -> str:
     return f" (predicted: {advice['gain']:.2f}× as fast)" if advice.get("gain") else ""
 
 
-def _machine(profile: Mapping[str, Any], run_id: str) -> Iterator[Row]:
+def _machine(profile: Mapping[str, Any], run_id: str, path: str) -> Iterator[Row]:
     found = profile.get("right_size")
     if not found:
         return
@@ -189,7 +189,7 @@ def _machine(profile: Mapping[str, Any], run_id: str) -> Iterator[Row]:
         yield "", f"With enough cores: {_offer(faster)}, {_cost(faster)}, at the predicted speed."
     yield "", f"A run like this needs {_and(found['reasons'])}."
     yield "", "This assumes equally fast cores, and GPUs as fast as their data sheets say."
-    yield "", f"See: orch plan PROFILE.yaml --like {run_id}"
+    yield "", f"See: orch plan {path} --like {run_id}"
 
 
 def _verdict(found: Mapping[str, Any]) -> str:

@@ -205,7 +205,7 @@ def _of_ledger(run_id: str, known: _Leased) -> PastRun:
         reason=run.exit_reason,
         active=_is_active(known),
         queued=run.waits,
-        detail=run.lost or "",
+        detail=run.gone or "",
         parity=_verdict(run.draft.parity),
         usd=known.usd,
         attempts=run.attempt,
@@ -229,6 +229,8 @@ def _place(known: _Leased) -> tuple[Where, str]:
     run = known.run
     if run.lost is not None:
         return Where.LOST, run.lost
+    if run.gone is not None:
+        return Where.DISCARDED, run.discarded
     if not run.collected:
         return Where.MACHINE, str((known.lease.machine or {}).get("id") or known.lease.id)
     if run.home and run.home != team.writer():

@@ -10,19 +10,23 @@ from typing import Annotated
 
 from orchestrator import sync
 from orchestrator.hosts.atomic import atomic_write
-from orchestrator.model import DataFacts, Manifest, RunRecord
+from orchestrator.model import DataFacts, Lock, Manifest, RunRecord
 from orchestrator.model.answers import LONG, Malformed, Most, decoded
 from orchestrator.model.counted import counted
 from orchestrator.model.files import regular_bytes
 from orchestrator.profile import Profile
+from orchestrator.runs.sbom import packages_then_and_now
 from orchestrator.session.project import Project
 from orchestrator.session.session import read_lock
-from orchestrator.session.trees import Trees, code_ignored, facts_of
+from orchestrator.session.trees import Trees, code_ignored, contents_of, facts_of
 
 _FILES = "code.json"
+_DATA = "data.json"
+_MOST_DATA = 100_000
+"""Most data files whose list is kept with a run; of more, only that they differ can be said."""
 _Kept = Annotated[dict[str, str], Most(1_000_000)]
 _NAMED = 3
-"""Code files that are named; the others are counted."""
+"""Files that are named; the others are counted."""
 
 
 @dataclass(frozen=True)
@@ -30,14 +34,15 @@ class Inputs:
     """The inputs of a run. `code`: each path and its content.
 
     `data`: None if a part is missing, because `prepare` creates it, or is in a bucket, where the lease's pin
-    describes it.
+    describes it. `data_files`: each data file and its content, if `data` is known.
     """
 
     command: tuple[str, ...]
     code: dict[str, str]
     code_digest: str
     data: DataFacts | None
-    lock: str
+    data_files: dict[str, str]
+    lock: Lock
 
 
 def inputs_of(project: Project, profile: Profile) -> Inputs:
@@ -52,19 +57,23 @@ def inputs_of(project: Project, profile: Profile) -> Inputs:
         code=_contents(code),
         code_digest=code.digest,
         data=facts_of(data) if present else None,
-        lock=read_lock(profile).digest,
+        data_files=contents_of(profile.data, data) if present else {},
+        lock=read_lock(profile),
     )
 
 
-def inputs_sent(profile: Profile, trees: Trees, lock: str) -> Inputs:
+def inputs_sent(profile: Profile, trees: Trees, lock: Lock) -> Inputs:
     """Return the inputs that were just sent."""
     command = tuple(profile.train.command)
-    return Inputs(command, _contents(trees.code), trees.code.digest, trees.data, lock)
+    code = _contents(trees.code)
+    return Inputs(command, code, trees.code.digest, trees.data, dict(trees.data_files), lock)
 
 
 def keep_inputs(folder: Path, now: Inputs) -> None:
-    """Store the file list of the code in the run's folder, so that a later difference can be named."""
+    """Store the file lists of code and data in the run's folder, so that a later difference can be named."""
     atomic_write(folder / _FILES, json.dumps(now.code, indent=0).encode())
+    if now.data_files and len(now.data_files) <= _MOST_DATA:
+        atomic_write(folder / _DATA, json.dumps(now.data_files, indent=0).encode())
 
 
 def differences(record: RunRecord, now: Inputs) -> list[str]:
@@ -78,13 +87,31 @@ def differences(record: RunRecord, now: Inputs) -> list[str]:
     if record.command is not None and tuple(record.command) != now.command:
         found.append(f"the command was {' '.join(record.command)} and is {' '.join(now.command)}")
     if record.code is not None and record.code["digest"] != now.code_digest:
-        found.append(f"the code: {_changed_files(_kept(record.folder), now.code)}")
+        found.append(f"the code: {changed_code(record, now)}")
     if _is_other(record.data, now.data):
         assert record.data is not None and now.data is not None
-        found.append(f"the data: {_amount(record.data)} then, {_amount(now.data)} now, not the same bytes")
-    if record.stack is not None and record.stack.get("lock") not in (None, now.lock):
-        found.append("the lock of the packages")
+        words = f"{_amount(record.data)} then, {_amount(now.data)} now"
+        files = _changed_files(_kept(record.folder, _DATA), now.data_files) or "not the same bytes"
+        found.append(f"the data: {words}, {files}")
+    if record.stack is not None and record.stack.get("lock") not in (None, now.lock.digest):
+        packages = _changed_packages(record.folder, now.lock)
+        found.append(f"the lock of the packages: {packages}")
     return found
+
+
+def _changed_packages(folder: Path, lock: Lock) -> str:
+    found = packages_then_and_now(folder, lock)
+    if found is None:
+        return "the bytes of the file are others"
+    return _listed(found) or "the same versions, other bytes"
+
+
+def changed_code(record: RunRecord, now: Inputs) -> str:
+    """Return the files in which the code differs from that of a record, the first ones by name."""
+    before = _kept(record.folder, _FILES)
+    if before is None:
+        return "not the same files"
+    return _changed_files(before, now.code) or "modes of files changed"
 
 
 def _is_other(then: DataFacts | None, now: DataFacts | None) -> bool:
@@ -100,23 +127,24 @@ def _contents(code: Manifest) -> dict[str, str]:
     return {entry.path: entry.digest or entry.target or entry.kind for entry in code.entries}
 
 
-def _kept(folder: Path) -> dict[str, str] | None:
+def _kept(folder: Path, name: str) -> dict[str, str] | None:
     """Return the file list that `keep_inputs` wrote; None if it is missing or damaged. The difference is
     then reported without names.
     """
     try:
-        return decoded(_Kept, regular_bytes(folder / _FILES, LONG), most=LONG)
+        return decoded(_Kept, regular_bytes(folder / name, LONG), most=LONG)
     except (OSError, Malformed):
         return None
 
 
 def _changed_files(before: Mapping[str, str] | None, now: Mapping[str, str]) -> str:
+    """Return what differs between two lists; "" if nothing does, or the first one was not kept."""
     if before is None:
-        return "not the same files"
+        return ""
     changed = [f"{path} changed" for path in now if path in before and before[path] != now[path]]
     new = [f"{path} is new" for path in now if path not in before]
     gone = [f"{path} is gone" for path in before if path not in now]
-    return _listed([*changed, *new, *gone]) or "modes of files changed"
+    return _listed([*changed, *new, *gone])
 
 
 def _listed(words: Sequence[str]) -> str:

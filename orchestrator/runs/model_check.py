@@ -18,6 +18,7 @@ from orchestrator.model import Agent, Channel, Entry, Host
 from orchestrator.model.answers import LONG, Malformed, parsed
 from orchestrator.model.files import first_bytes
 from orchestrator.model.plain import last_words
+from orchestrator.runtime import space
 from orchestrator.runtime.modelcheck.answers import sound
 from orchestrator.runtime.modelcheck.compare import against, method
 from orchestrator.runtime.modelcheck.explain import Cause, Refusal
@@ -94,7 +95,7 @@ def check(
     if not every:
         return None
     names = _first(every, max(len(there.outputs), len(here.outputs)))
-    found, ours = _both(there, here, names, imports)
+    found, ours = _both(there, here, names, imports, folder.name)
     atomic_write(folder / KEPT, json.dumps({"v": 1, "results": found}).encode())
     compared = [{**mine, **against(theirs, mine)} for theirs, mine in zip(found, ours, strict=True)]
     answers = [_answer(*each) for each in zip(names, found, compared, strict=True)]
@@ -164,7 +165,7 @@ def _rank(answer: Mapping[str, Any]) -> int:
 
 
 def _both(
-    there: Side, here: Side, names: Sequence[str], imports: Sequence[str]
+    there: Side, here: Side, names: Sequence[str], imports: Sequence[str], run: str
 ) -> tuple[list[Result], list[Result]]:
     """Return the result of every file on each side. If the check itself failed on a side, all its files
     have that result.
@@ -176,13 +177,23 @@ def _both(
             for side, ready in zip((there, here), ahead, strict=True)
         ]
 
-        def results(number: int, side: Side) -> list[Result]:
-            if ahead[number] and (found := _results(begun[number], names, again=True)):
+        def results(number: int, side: Side, where: str) -> list[Result]:
+            full = _no_room(where, run)
+            if ahead[number] and (found := _results(begun[number], names, full, again=True)):
                 return found
             again = _begun(side, names, imports, running) if ahead[number] else begun[number]
-            return _results(again, names) or []
+            return _results(again, names, full) or []
 
-        return results(0, there), results(1, here)
+        return results(0, there, "on the machine"), results(1, here, "on this computer")
+
+
+def _no_room(where: str, run: str) -> Refusal:
+    """Return why nothing was checked on a side whose disk is full. `run`: the id of the run."""
+    return Refusal(
+        f"{where}: the check had no space for its scratch folder",
+        f"Free space there, then: orch pull {run} --again",
+        Cause.DISK_FULL,
+    )
 
 
 def _named(imports: Sequence[str]) -> list[str]:
@@ -217,8 +228,12 @@ def _begun(
     return channel
 
 
-def _results(begun: Channel | HostError, names: Sequence[str], *, again: bool = False) -> list[Result] | None:
-    """Return the results, one for each file. With `again`, None if another check may have better results."""
+def _results(
+    begun: Channel | HostError, names: Sequence[str], full: Refusal, *, again: bool = False
+) -> list[Result] | None:
+    """Return the results, one for each file. With `again`, None if another check may have better results.
+    `full`: why none was checked, if that side's disk is full.
+    """
     if isinstance(begun, HostError):
         return [_failed(str(begun)) for _ in names]
     try:
@@ -229,6 +244,8 @@ def _results(begun: Channel | HostError, names: Sequence[str], *, again: bool = 
     except HostError as error:
         return None if again else [_failed(str(error)) for _ in names]
     except Malformed:
+        if done.returncode == space.STATUS:
+            return [_refused(full) for _ in names]
         words = last_words(done.stderr)
         return [_failed(f"the check itself ended with {done.returncode}: {words}") for _ in names]
     results = value.get("results", [value]) if isinstance(value, dict) else []
@@ -249,11 +266,11 @@ def _failed(reason: str) -> Result:
 def _answer(path: str, there: Mapping[str, Any], here: Mapping[str, Any]) -> dict[str, Any]:
     loaded = bool(here.get("loaded"))
     both = loaded and bool(there.get("loaded"))
-    reason = here.get("reason")
+    reason, way_out = here.get("reason"), here.get("way_out")
     not_checked = here.get("not_checked") or (there.get("not_checked") if loaded else None)
-    if not_checked:
-        reason = reason or there.get("reason")
-    elif not there.get("loaded") and not loaded:
+    if not_checked and loaded:
+        reason, way_out = there.get("reason"), there.get("way_out")
+    elif not_checked is None and not there.get("loaded") and not there.get("not_checked") and not loaded:
         reason = f"it did not load on the machine either: {there.get('reason')}"
     return {
         "path": path,
@@ -262,7 +279,7 @@ def _answer(path: str, there: Mapping[str, Any], here: Mapping[str, Any]) -> dic
         "equal": bool(here.get("equal")) if both else None,
         "equivalent": bool(here.get("equivalent")) if both else None,
         "reason": reason,
-        "way_out": here.get("way_out"),
+        "way_out": way_out,
         "not_checked": not_checked,
         "predicted": "outputs" in here,
         "method": method(here),

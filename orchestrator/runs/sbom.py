@@ -113,6 +113,27 @@ def changed_packages(one: Path, other: Path) -> tuple[str, ...]:
     )
 
 
+def packages_then_and_now(run: Path, lock: Lock) -> tuple[str, ...] | None:
+    """Return name and both versions of each package of a run that `lock` has in no such version, and of each
+    that it adds for every platform; None if the bill of materials is missing.
+    """
+    then = _versions(run / FILE)
+    if then is None:
+        return None
+    now: dict[str, list[str]] = {}
+    for pin in lock.pins:
+        now.setdefault(pin.name, []).append(pin.version)
+    changed = {
+        name: f"{name} ({version} then, {' or '.join(now[name]) if name in now else 'absent'} now)"
+        for name, version in then.items()
+        if version not in now.get(name, ())
+    }
+    new = {pin.name: f"{pin.name} (new, {pin.version})" for pin in lock.pins if not pin.marker}
+    return tuple(changed[name] for name in sorted(changed)) + tuple(
+        new[name] for name in sorted(new) if name not in then
+    )
+
+
 def _versions(bill: Path) -> dict[str, str] | None:
     try:
         found = decoded(_Bill, regular_bytes(bill, LONG), most=LONG)

@@ -164,7 +164,7 @@ def mirror(tree: DataTree, pin: Pin, progress: Progress) -> None:
         raise UsageError(
             f"{tree.bucket} has {size:,} bytes, too many to download to this computer: name the objects that "
             "the first steps read.",
-            next_command="add them to the profile: data[].sample: [train-000*.tfrecord]",
+            next_command=f"add them to this entry of data in the profile: sample: [{pin.objects[0].key!r}]",
         )
     bring(pin, wanted, tree.source, progress)
 

@@ -10,7 +10,7 @@ import os
 import re
 import shlex
 import subprocess
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 
@@ -34,6 +34,8 @@ class Trees:
     there: tuple[TreeLink, ...]
     code: Manifest
     data: DataFacts
+    data_files: Mapping[str, str]
+    """See `contents_of`."""
 
 
 def send(session: Session, verify_stack: Callable[[], object], *, new_data: bool = False) -> Trees:
@@ -65,7 +67,7 @@ def send(session: Session, verify_stack: Callable[[], object], *, new_data: bool
         there.append(link)
         manifests.append(manifest)
     facts = facts_of(manifests, sum(each.stream for each in profile.data))
-    return Trees(tuple(there), code.manifest, facts)
+    return Trees(tuple(there), code.manifest, facts, contents_of(profile.data, manifests))
 
 
 def _data(session: Session, tree: DataTree, name: str, pin: buckets.Pin | None) -> tuple[TreeLink, Manifest]:
@@ -201,6 +203,16 @@ def check_targets(profile: Profile) -> None:
                 next_command=f"sudo mkdir -p {shlex.quote(str(target.parent))} && "
                 f"sudo ln -s {shlex.quote(str(tree.source))} {shlex.quote(str(target))}",
             )
+
+
+def contents_of(data: Sequence[DataTree], manifests: Sequence[Manifest]) -> dict[str, str]:
+    """Return each file of the data, as the script names it, and its content or what it links to."""
+    return {
+        f"{tree.target}/{entry.path}" if entry.path else tree.target: entry.digest or entry.target
+        for tree, manifest in zip(data, manifests, strict=True)
+        for entry in manifest.entries
+        if entry.kind != "dir"
+    }
 
 
 def facts_of(manifests: Sequence[Manifest], streamed: int = 0) -> DataFacts:

@@ -5,6 +5,7 @@ from __future__ import annotations
 import json
 import os
 import secrets
+import shlex
 import shutil
 import time
 from collections.abc import Iterator, Mapping, Sequence
@@ -100,7 +101,7 @@ def measure(
         ended = _run(agent, run, _job(program, copy, run, wish), limit, progress)
         outcome = _Outcome(_read(run), ended, _tail(run), first_line(Path(run.path("refused"))))
         opened = read_opened(Path(run.observe))
-    return Measured(_judged(outcome, limit), opened, view, begun)
+    return Measured(_judged(outcome, limit, shlex.join(program.argv)), opened, view, begun)
 
 
 @contextmanager
@@ -175,7 +176,8 @@ def _tell(run: RunDir, told: str, progress: Progress) -> str:
 # ---------------------------------------------------------------- what became of it
 
 
-def _judged(outcome: _Outcome, limit: float) -> dict[str, Any]:
+def _judged(outcome: _Outcome, limit: float, command: str) -> dict[str, Any]:
+    """Return the result, or raise why there is none. `command`: that of the program, for a shell."""
     result = outcome.result
     if result is not None and result.get("sizes") and "state" in result:
         return result
@@ -188,17 +190,17 @@ def _judged(outcome: _Outcome, limit: float) -> dict[str, Any]:
     if outcome.exit is None:
         raise UsageError(
             f"No training step was complete after {limit:.0f} s.{_said(outcome)}",
-            next_command="orch size --limit SECONDS …    # or a smaller --batch",
+            next_command=f"orch size --limit {2 * limit:.0f}s -- {command}    # or a smaller --batch",
         )
     if outcome.exit.reason == ExitReason.OUT_OF_MEMORY or outcome.exit.signal == 9 or _exhausted(result):
-        raise _too_small(result)
+        raise _too_small(result, command)
     if outcome.exit.code != 0 or (result or {}).get("end") == "failed" or _failed(result):
         raise RunFailed(f"The program failed before a step could be measured.{_why(result, outcome)}")
     if result is None:
         raise UsageError(
             "The program ended and never imported TensorFlow: there is no training step to measure."
             f"{_said(outcome)}",
-            next_command="orch record -- COMMAND    # measures any command",
+            next_command=f"orch record -- {command}    # measures any command",
         )
     if result["end"] == "no batch":
         raise UsageError(f"The batch size of the program cannot be changed from outside: {result['detail']}.")
@@ -208,12 +210,12 @@ def _judged(outcome: _Outcome, limit: float) -> dict[str, Any]:
     )
 
 
-def _too_small(result: Mapping[str, Any] | None) -> LocalError:
+def _too_small(result: Mapping[str, Any] | None, command: str) -> LocalError:
     own = (result or {}).get("own_batch")
     said = f" with a batch of {own}" if own else ""
     return LocalError(
         f"This computer's memory is too small for this measurement: one training step{said} did not fit.",
-        next_command="orch size --try 1,2,4 …    # smaller batches are enough to fit a line",
+        next_command=f"orch size --try 1,2,4 -- {command}    # smaller batches are enough to fit a line",
     )
 
 

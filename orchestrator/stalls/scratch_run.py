@@ -5,6 +5,7 @@ from __future__ import annotations
 
 import json
 import os
+import shlex
 import shutil
 import tempfile
 import threading
@@ -172,7 +173,7 @@ def profile(
         )
     agent = local_agent(project)
     source = Path(jobs.run_dir(agent, run))
-    with _scratch(asked.folder, in_place) as scratch, _staging(wanted) as staged:
+    with _scratch(asked.folder, asked.argv, in_place) as scratch, _staging(wanted) as staged:
         plan = {**scratch.plan(str(source), str(source / "refused")), "feed": staged.plan(str(source))}
         job = Job(
             run_id=run,
@@ -192,7 +193,7 @@ def profile(
 
 
 @contextmanager
-def _scratch(cwd: Path, in_place: bool) -> Iterator[Scratch]:
+def _scratch(cwd: Path, argv: Sequence[str], in_place: bool) -> Iterator[Scratch]:
     original = cwd.resolve()
     if in_place:
         yield Scratch(original, original)
@@ -203,7 +204,7 @@ def _scratch(cwd: Path, in_place: bool) -> Iterator[Scratch]:
         except OSError as error:
             raise LocalError(
                 f"{original} could not be copied to a scratch folder: {error.strerror}.",
-                next_command="orch profile --in-place -- …    # without a copy",
+                next_command=f"orch profile --in-place -- {shlex.join(argv)}    # without a copy",
             ) from error
         yield laid
 

@@ -108,7 +108,7 @@ def no_payer(url: str) -> StorageError:
     return StorageError(
         StorageFault.REQUESTER_PAYS,
         f"{url} bills its readers (requester pays), and no project that pays is configured.",
-        next_command="export GOOGLE_CLOUD_PROJECT=…    # the project that pays",
+        next_command="export GOOGLE_CLOUD_PROJECT=PROJECT    # PROJECT: the one that pays",
     )
 
 

@@ -14,6 +14,7 @@ from orchestrator.model.answers import LONG, Malformed, decoded
 from orchestrator.model.files import regular_bytes
 from orchestrator.model.sweeps import Sweep
 from orchestrator.session.project import SWEEP_RECORD, Project
+from orchestrator.sweep.matrix import PROFILE_IS
 
 RECORD, TABLE = SWEEP_RECORD, "sweep.csv"
 _FACTS = ("state", "reason", "seconds", "usd", "attempts")
@@ -61,7 +62,8 @@ def named(project: Project, sweep: str | None) -> Sweep:
     said = f" There are: {', '.join(near)}." if near else ""
     which = f"no sweep {sweep}" if sweep else "no sweep"
     raise UsageError(
-        f"This project has {which}.{said}", next_command="orch sweep PROFILE --matrix lr=1e-3,1e-4"
+        f"This project has {which}.{said}",
+        next_command=f"orch sweep PROFILE --matrix lr=1e-3,1e-4    # {PROFILE_IS}",
     )
 
 

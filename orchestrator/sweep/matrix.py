@@ -14,6 +14,7 @@ from orchestrator.profile.values import PARAMETER_PATTERN
 
 MOST_POINTS = 100_000
 _RANGE = re.compile(r"(-?\d{1,9})\.\.(-?\d{1,9})")
+PROFILE_IS = "PROFILE: its file, such as orch.yaml"
 _EXAMPLE = "--matrix lr=1e-3,1e-4 --matrix seed=1..5"
 
 
@@ -40,7 +41,7 @@ def parse_objective(text: str | None) -> Objective:
     if (colon and goal not in ("min", "max")) or (text is not None and not name):
         raise UsageError(
             f"--objective {text!r} is not METRIC, METRIC:min or METRIC:max.",
-            next_command="orch sweep PROFILE --matrix … --objective val_accuracy:max",
+            next_command=f"orch sweep PROFILE {_EXAMPLE} --objective val_accuracy:max    # {PROFILE_IS}",
         )
     return Objective(name or None, goal == "max")
 
@@ -109,4 +110,5 @@ def _distinct(name: str, values: list[str]) -> list[str]:
 
 def _refused(text: str) -> UsageError:
     ends = text.endswith(("?", "."))
-    return UsageError(text if ends else f"{text}.", next_command=f"orch sweep PROFILE {_EXAMPLE}")
+    again = f"orch sweep PROFILE {_EXAMPLE}    # {PROFILE_IS}"
+    return UsageError(text if ends else f"{text}.", next_command=again)

@@ -12,6 +12,7 @@ from typing import TYPE_CHECKING, Any
 
 from orchestrator.errors import UsageError
 from orchestrator.model.sweeps import Objective, Point
+from orchestrator.sweep.matrix import PROFILE_IS
 from orchestrator.sweep.points import Ids
 
 if TYPE_CHECKING:
@@ -34,7 +35,7 @@ def parse_search(text: str | None) -> int | None:
     if not found or int(found[1]) > MOST_TRIALS:
         raise UsageError(
             f"--search {text!r} is not optuna:N, with N runs of at most {MOST_TRIALS}.",
-            next_command="orch sweep PROFILE --matrix lr=1e-5..1e-1 --search optuna:30",
+            next_command=f"orch sweep PROFILE --matrix lr=1e-5..1e-1 --search optuna:30    # {PROFILE_IS}",
         )
     if find_spec("optuna") is None:
         raise UsageError(
@@ -122,7 +123,7 @@ def _distribution(name: str, values: Sequence[str]) -> BaseDistribution:
     if not (math.isfinite(first) and math.isfinite(last) and first < last):
         raise UsageError(
             f"--matrix {name}={values[0]} is not a range of numbers, from the smaller to the larger one.",
-            next_command="orch sweep PROFILE --matrix lr=1e-5..1e-1 --search optuna:30",
+            next_command=f"orch sweep PROFILE --matrix lr=1e-5..1e-1 --search optuna:30    # {PROFILE_IS}",
         )
     return FloatDistribution(first, last, log=first > 0 and last / first > _DECADES)
 

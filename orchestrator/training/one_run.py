@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import shlex
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
 from dataclasses import replace
 from functools import partial
@@ -27,6 +27,7 @@ from orchestrator.model import Progress, RunRecord
 from orchestrator.model.plain import moment
 from orchestrator.model.progress import Output
 from orchestrator.profile import Profile, load
+from orchestrator.profile.overrides import without_secrets
 from orchestrator.runs import attempts, collect, follow, record_file, space
 from orchestrator.runs.lint_check import check_project, report_once
 from orchestrator.runs.metrics import is_finished
@@ -171,18 +172,19 @@ def other_machine(leased: Profile, wanted: Profile) -> list[str]:
     return [name for name in _OF_THE_MACHINE if getattr(leased, name) != getattr(wanted, name)]
 
 
-def refuse_another_machine(leased: Profile, wanted: Profile, up: str) -> None:
+def refuse_another_machine(leased: Profile, wanted: Profile, up: str, overrides: Sequence[str]) -> None:
     """Refuse overrides that describe the machine: it exists already, so they would have no effect.
 
-    `up`: the command that leased it.
+    `up`: the command that leased it; `overrides`: those that were given now.
     """
     changed = other_machine(leased, wanted)
     if changed:
+        flags = [f"--set {shlex.quote(each)}" for each in without_secrets(overrides)]
         raise UsageError(
             f"`train --set` cannot change {', '.join(changed)}: the machine exists already, as `up` "
             "created it.",
             exists="The machine is still running; `orch status` shows it.",
-            next_command=f"orch down && {up} --set …",
+            next_command=" ".join(("orch down &&", up, *flags)),
         )
 
 

@@ -226,7 +226,8 @@ def _require_data(first: RunRecord, then: Profile) -> None:
         return
     made = gone[0].prepare
     folder = shlex.quote(str(then.code.path))
-    next_command = f"cd {folder} && {shlex.join(made)}" if made else f"put the data back at {gone[0].source}"
+    again = f"orch rerun {first.run_id}    # once the data are back at {gone[0].source}"
+    next_command = f"cd {folder} && {shlex.join(made)}" if made else again
     raise _refused(first, f"its data {', '.join(str(each.source) for each in gone)} are gone", next_command)
 
 
@@ -235,11 +236,13 @@ def _code(project: Project, first: RunRecord, then: Profile, target: Path, tell:
     assert first.code is not None
     entries = kept_code.kept_tree(first.folder)
     if entries is None:
-        if inputs.inputs_of(project, then).code_digest == first.code["digest"]:
+        now = inputs.inputs_of(project, then)
+        if now.code_digest == first.code["digest"]:
             return then.code.path
+        changed = inputs.changed_code(first, now)
         raise _refused(
             first,
-            "the code has changed since, and was not kept with its record",
+            f"the code has changed since, and was not kept with its record: {changed}",
             f"orch report {first.run_id}    # shows its digest",
         )
     git = first.code.get("git")
@@ -266,7 +269,7 @@ def _incomplete(first: RunRecord, missing: Sequence[str], revision: str) -> Usag
     return _refused(
         first,
         f"files of its code cannot be restored: {', '.join(told[:_NAMED])}{more}: {where}",
-        fetch if lost else f"restore {shlex.quote(missing[0])} as it was, then the same command again",
+        fetch if lost else f"orch rerun {first.run_id}    # once {shlex.quote(missing[0])} is as it was",
     )
 
 
@@ -312,7 +315,7 @@ def _require_inputs(project: Project, first: RunRecord, profile: Profile) -> Non
         raise _refused(
             first,
             f"not everything is as it was then: {'; '.join(found)}",
-            f"restore it, then: orch rerun {first.run_id}    # or, with what is there now: orch train",
+            f"orch rerun {first.run_id}    # once it is restored; or, with what is there now: orch train",
         )
 
 

@@ -2,12 +2,16 @@
 
 from __future__ import annotations
 
+import json
 import shlex
 
 from orchestrator.errors import ResumeRefused, UsageError
+from orchestrator.lint import checkpoint_folders
 from orchestrator.model import Agent, ResumeCheck
 from orchestrator.model.resume import Resumed
 from orchestrator.profile import Profile
+from orchestrator.profile.command import script_of
+from orchestrator.profile.start_command import read_text
 from orchestrator.reads.reference import Reference
 from orchestrator.session.session import Session
 
@@ -20,8 +24,18 @@ def require_checkpoints(profile: Profile, again: str) -> None:
         raise UsageError(
             f"{profile.path.name} names no train.checkpoints, so there is nothing to resume from.",
             exists="This call sent and started nothing.",
-            next_command=f"{again} --set train.checkpoints='[ckpt]'    # their folder",
+            next_command=f"{again} {_checkpoints_of(profile)}",
         )
+
+
+def _checkpoints_of(profile: Profile) -> str:
+    """Return the option that names the folders from which the script resumes, as far as it names them."""
+    script = script_of(profile.train.command)
+    found = checkpoint_folders(read_text(profile.code.path / script)) if script else ()
+    if found:
+        flag = f"train.checkpoints={json.dumps(list(found), ensure_ascii=False)}"
+        return f"--set {shlex.quote(flag)}    # the folders from which {script} resumes"
+    return "--set 'train.checkpoints=[FOLDER]'    # FOLDER: where the script saves its checkpoints"
 
 
 def prove(session: Session, local: Agent) -> ResumeCheck:

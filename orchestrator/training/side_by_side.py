@@ -5,6 +5,7 @@ On this computer they run in the user's own folder and environment, on the machi
 
 from __future__ import annotations
 
+import os
 import secrets
 import shutil
 import time
@@ -25,13 +26,15 @@ from orchestrator.parity.places import named_alike
 from orchestrator.parity.recording import read
 from orchestrator.profile import Profile
 from orchestrator.profile.mismatch import key_of
+from orchestrator.profile.overrides import name_of, of_environment, secrets_of
+from orchestrator.profile.resolved import PARAMETER
 from orchestrator.reads.opened import read_opened
 from orchestrator.reads.reference import LaidOut, Reference, View
 from orchestrator.reads.sent import not_sent, sent_of
 from orchestrator.reads.undeclared import Undeclared, undeclared
 from orchestrator.reads.undeclared_words import declare_command, profile_lines, undeclared_sentence
 from orchestrator.replay.confirm import Sides, confirm, imitation_of, is_confirmable, light_steps
-from orchestrator.replay.recipe import Recipe, acting_now, this_host
+from orchestrator.replay.recipe import Recipe, acting_now, keep_inputs, this_host, write_recipe
 from orchestrator.replay.replayer import Replayer
 from orchestrator.runs.other_runs import naming_other_run
 from orchestrator.session.session import Session
@@ -66,8 +69,9 @@ def compare_first_steps(
         sides = (Observed(HereHost(), local, mine), Observed(session.host, session.agent, theirs))
         with naming_other_run(session):
             failures = _both(sides, laid)
-    for side, name in zip(sides, _SIDES, strict=True):
-        fetch_recording(side, folder / name)
+        for side, name in zip(sides, _SIDES, strict=True):
+            fetch_recording(side, folder / name)
+        _keep_recipe(session, folder / "here", laid, python, options)
     shutil.rmtree(jobs.run_dir(local, observed), ignore_errors=True)
     lacking = _lacking(profile, laid.view, folder, begun)
     if lacking:
@@ -81,6 +85,27 @@ def compare_first_steps(
         again = f"{options.command(profile)}    # once fixed; or, without the comparison: {without}"
         raise RunFailed(said, next_command=again)
     return replace(verdict, detail=said)
+
+
+def _keep_recipe(session: Session, recorded: Path, laid: LaidOut, python: str, options: RunOptions) -> None:
+    """Store beside the recording of this computer how to repeat it, and the small files that it used, while
+    its copy exists. Of `train.env`, only what the profile's file has literally: other values may be secrets.
+    """
+    train, leased = session.profile.train, session.ledger.lease().profile
+    said = (*of_environment(os.environ), *leased["overrides"], *options.overrides)
+    withheld = {*map(name_of, secrets_of(said)), *leased.get("withheld", ())}
+    own = {
+        name: value
+        for name, value in train.env.items()
+        if isinstance(value, str) and f"train.env.{name}" not in withheld
+    }
+    params = {name: value for name, value in train.environment().items() if name.startswith(PARAMETER)}
+    cwd = laid.view.project
+    data = {tree.target: tree.source.resolve() for tree in session.profile.data}
+    write_recipe(
+        recorded, train.command, cwd, python, given={**params, **own}, data=data, seen=laid.view.pairs
+    )
+    keep_inputs(recorded, train.command, cwd)
 
 
 def mismatch(

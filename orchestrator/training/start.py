@@ -73,7 +73,7 @@ def prepared(
     installed, stack = verifying.result()
     if options.node:
         options.node.note_fingerprint(installed.fingerprint)
-    require_same(options.same_as, inputs.inputs_sent(session.profile, trees, session.lock().digest))
+    require_same(options.same_as, inputs.inputs_sent(session.profile, trees, session.lock()))
     now, attempt = _attempt(session, run_id, trees, options)
     code, request = identify(
         session, run_id, trees.code, options.overrides, options.local_parity, options.same_as
@@ -162,7 +162,7 @@ def _attempt(
     """Return the attempt: its number, inputs, and changes since the last one, whose files are archived."""
     project, profile = session.project, session.profile
     attempts.archive_attempt(project, run_id)
-    now = inputs.inputs_sent(profile, trees, session.lock().digest)
+    now = inputs.inputs_sent(profile, trees, session.lock())
     inputs.keep_inputs(project.run(run_id), now)
     retried: Retried = options.retried
     run = session.ledger.lease().runs.get(run_id)

@@ -55,5 +55,5 @@ def test_a_run_whose_data_changed_is_refused(repeated: Project) -> None:
     (repeated.folder / "data/x.txt").write_text("other data")
     error = repeated.json("rerun", "first", "--run-id", "third", code=2)["error"]
     assert "the data: 1 file of 4 bytes then, 1 file of 10 bytes now" in error["message"]
-    assert error["next_command"].startswith("restore it, then: orch rerun first")
+    assert error["next_command"].startswith("orch rerun first    # once it is restored")
     assert not (repeated.folder / "runs/third").exists()

@@ -20,6 +20,7 @@ from orchestrator.providers.aws.settings import Settings
 _SSH = 22
 _SUBNET = "subnet"
 _KEY = "ssh-ed25519 AAAAC3NzaC1lZDI1NTE5AAAAIGtQzVn0VdkT0Wm2yQ0nXUkPSpPkXyBzQkq5dlqCqk0a doctor"
+_PLAN = "orch plan PROFILE    # PROFILE: its file; shows which types fit"
 _SOME_IMAGE = request.Image("ami-0123456789abcdef0", "some image", "nobody", "/dev/sda1", 0, "x86_64")
 _SOME_NETWORK = request.Network("subnet-0123456789abcdef0", ("sg-0123456789abcdef0",), public=True)
 """Ids in the form of real ones, so that a refusal still shows whether the permission is granted."""
@@ -70,7 +71,7 @@ def look(site: Site) -> Found:
             host_key=None,
         )
     except ProviderError as error:
-        unfit = missing(Topic.IMAGE, offer.instance_type, error.message, "orch plan PROFILE")
+        unfit = missing(Topic.IMAGE, offer.instance_type, error.message, _PLAN)
         return Found((*checks, unfit), offer, {}, whole=False)
     return Found(checks, offer, wanted, whole=image is not None and offer.zone in plugged)
 

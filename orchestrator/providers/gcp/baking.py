@@ -92,7 +92,7 @@ class InstanceImages:
                 Fault.CONFLICT,
                 f"The project {self._calls.project} has an image {name} that orch did not make.",
                 code="ImageNameTaken",
-                next_command="orch image bake --name OTHER",
+                next_command="orch image bake --name OTHER    # OTHER: a name that is free",
             )
         image = _image(found)
         if dict(image.labels) != dict(labels):

@@ -60,7 +60,7 @@ def no_project() -> ProviderError:
         "No Google Cloud project is set: neither by GOOGLE_CLOUD_PROJECT or CLOUDSDK_CORE_PROJECT, nor by "
         "the credentials.",
         code="NoProject",
-        next_command="export GOOGLE_CLOUD_PROJECT=my-project",
+        next_command="export GOOGLE_CLOUD_PROJECT=PROJECT    # PROJECT: the id of yours",
     )
 
 

@@ -113,7 +113,7 @@ def nobody() -> ProviderError:
         Fault.INVALID,
         "OS Login needs the address of your account, and the credentials do not contain it.",
         code="NoAccount",
-        next_command="export CLOUDSDK_CORE_ACCOUNT=you@example.com",
+        next_command="export CLOUDSDK_CORE_ACCOUNT=ADDRESS    # ADDRESS: the e-mail of your account",
     )
 
 

@@ -111,9 +111,8 @@ def _noticed(details: RunDetails) -> Section | None:
         for each in safe.mappings(exit_.get("noticed"))
     ]
     if details.record.lacked:
-        told.append(
-            Note("Memory", "Next: orch size PROFILE.yaml --write measures what it needs.", State.NOTE)
-        )
+        profile = safe.line(details.record.profile_path, 400)
+        told.append(Note("Memory", f"Next: orch size {profile} --write measures what it needs.", State.NOTE))
     return (
         Section("noticed", "Noticed while it ran", (Notes(tuple(told)),), state=State.NOTE) if told else None
     )

@@ -54,7 +54,12 @@ def _cost(record: RunRecord) -> Iterator[Note]:
 def _right(record: RunRecord) -> Iterator[Note]:
     seen = safe.mapping(record.profile)
     told = (
-        [safe.line(text, 500) for _, text in machine_notes(seen, safe.line(record.run_id, 80))]
+        [
+            safe.line(text, 500)
+            for _, text in machine_notes(
+                seen, safe.line(record.run_id, 80), safe.line(record.profile_path, 400)
+            )
+        ]
         if seen
         else []
     )

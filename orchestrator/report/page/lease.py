@@ -193,6 +193,7 @@ def _runs(lease: Lease) -> Section | None:
 def _run(lease: Lease, run: LeasedRun) -> Row:
     usd = [each.usd for each in lease.ran if each.run_id == run.run_id]
     where = "lost with its machine" if run.lost is not None else "here" if run.collected else "on the machine"
+    where = "discarded with its machine" if run.lost is None and run.gone is not None else where
     state = State.BAD if run.lost is not None else State.OK if run.exit_reason == "completed" else State.NOTE
     ended = safe.line(run.exit_reason or ("lost" if run.lost is not None else "not known"), 40)
     paid = money(sum(usd)) if usd else ""

@@ -43,7 +43,9 @@ _LEADS: Mapping[str, str] = {
 }
 _LEADS_OF_RECORDS = {
     **_LEADS,
-    Conclusion.DIVERGENT: "Their inputs or metrics differ; no tensors were compared.",
+    Conclusion.IDENTICAL: "The same job with the same results; no tensors were compared.",
+    Conclusion.DIVERGENT: "Their inputs or results differ; no tensors were compared.",
+    Conclusion.NOT_COMPARED: "No tensors were compared, and their records do not settle it.",
 }
 
 

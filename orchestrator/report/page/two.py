@@ -9,6 +9,7 @@ from typing import Any
 from orchestrator.model import RunRecord
 from orchestrator.model.counted import counted
 from orchestrator.model.outcomes import Conclusion
+from orchestrator.parity.recorded import ANOTHER_JOB
 from orchestrator.parity.rungs import Rung
 from orchestrator.report.outputs import difference_words
 from orchestrator.report.page import safe
@@ -58,10 +59,13 @@ def headline_of(names: tuple[str, str], compared: Comparison) -> Headline:
     found = safe.mapping(compared.verdict)
     verdict = safe.line(found.get("verdict"), 40)
     said = _SAID.get(verdict)
-    if compared.results is not None and verdict in _BY_RESULTS:
-        by_results = _by_results(names, compared.results, _BY_RESULTS[verdict])
+    tensors = _tensors_said(verdict, found)
+    if compared.results is not None and tensors:
+        by_results = _by_results(names, compared.results, tensors)
         if by_results:
             return by_results
+    if found.get("recorded") and verdict == Conclusion.IDENTICAL:
+        said = f"the same job with the same metrics; {tensors}"
     if said is None:
         text = (
             f"No tensors of both {names[0]} and {names[1]} were recorded; what their records hold is below."
@@ -72,11 +76,21 @@ def headline_of(names: tuple[str, str], compared: Comparison) -> Headline:
     return Headline(STATES.get(verdict, State.NOTE), verdict, f"{names[0]} and {names[1]} are {said}{why}.")
 
 
+_NO_TENSORS = "no tensors of both were recorded"
 _BY_RESULTS: Mapping[str, str] = {
     Conclusion.IDENTICAL: "every tensor of the recorded steps is equal to the last bit",
-    Conclusion.NOT_COMPARED: "no tensors of both were recorded",
+    Conclusion.NOT_COMPARED: _NO_TENSORS,
 }
 """Verdicts beside which the results decide, and what the tensors say then."""
+
+
+def _tensors_said(verdict: str, found: Mapping[str, Any]) -> str | None:
+    """What is known of the tensors, if the results decide beside it; None if the verdict says it all."""
+    recorded = list(safe.mappings(found.get("recorded")))
+    if not recorded:
+        return _BY_RESULTS.get(verdict)
+    inputs = [each for each in recorded if each.get("equal") is False and each.get("name") in ANOTHER_JOB]
+    return None if inputs else _NO_TENSORS
 
 
 def _by_results(names: tuple[str, str], results: ComparedResults, tensors: str) -> Headline | None:
@@ -111,7 +125,7 @@ def _files_that_differ(results: ComparedResults, other: Sequence[ComparedOutput]
 def _metrics_that_differ(results: ComparedResults) -> str:
     count = len(results.metrics)
     name = safe.line(results.metrics[0].name, 80)
-    return f"the metric {name} differs" if count == 1 else f"{count} metrics differ, the first {name}"
+    return f"the metric {name} differs" if count == 1 else f"{count} metrics differ, first the metric {name}"
 
 
 def _differing(found: Mapping[str, Any]) -> str:

@@ -6,6 +6,8 @@ import re
 from enum import Enum
 from typing import TYPE_CHECKING, Optional
 
+from ..space import is_full
+
 if TYPE_CHECKING:
     from .files import ModelFile
 
@@ -18,6 +20,7 @@ IMPORTS = (
     "Register the class with @keras.saving.register_keras_serializable() in a module of the project, and "
     "name that module in train.check_imports of the profile: it is then imported for the check."
 )
+ROOM = "Free space there, and pull the run again."
 _MODULE = re.compile(r"[A-Za-z_][\w.]{0,200}\Z")
 _READERS = ("numpy", "h5py")
 _DAMAGE = ("UnpicklingError", "EOFError", "DataLossError", "BadZipFile", "BadGzipFile")
@@ -36,6 +39,7 @@ class Cause(Enum):
     TOO_MANY = "too-many"
     NOT_ISOLATED = "not-isolated"
     MACHINE_GONE = "machine-gone"
+    DISK_FULL = "disk-full"
 
 
 _CAUSES = {
@@ -48,6 +52,7 @@ _CAUSES = {
     Cause.TOO_MANY: "too many files",
     Cause.NOT_ISOLATED: "it cannot be isolated here",
     Cause.MACHINE_GONE: "its machine is gone",
+    Cause.DISK_FULL: "the disk is full",
 }
 
 
@@ -89,6 +94,8 @@ def explain(error: BaseException, file: ModelFile) -> Refusal:
     if isinstance(error, Refusal):
         return error
     text = re.sub(r"\s+", " ", str(error)).strip()
+    if is_full(error):
+        return Refusal("no space for its scratch folder", ROOM, Cause.DISK_FULL)
     if isinstance(error, ModuleNotFoundError) and error.name in _READERS:
         return no_reader(str(error.name))
     if isinstance(error, ModuleNotFoundError):

@@ -82,7 +82,8 @@ class _Answered:
 
 
 def _model_check(path: Path) -> Any:
-    answers = model_check._results(_Answered((), path.read_bytes()), ["a"])
+    full = model_check._no_room("on the machine", "one")
+    answers = model_check._results(_Answered((), path.read_bytes()), ["a"], full)
     assert len(answers) == 1 and not answers[0]["loaded"]
     return answers
 
@@ -173,7 +174,7 @@ READERS: dict[str, Reader] = {
     ),
     "runs.kept_code._unpacked": Reader("code/files.tar.gz", lambda p: _mapping(kept_code._unpacked(p))),
     "runs.archives.members": Reader("m.keras", archives.members),
-    "runs.inputs._kept": Reader("code.json", lambda p: inputs._kept(p.parent)),
+    "runs.inputs._kept": Reader("code.json", lambda p: inputs._kept(p.parent, p.name)),
     "runs.logs._copy": Reader("output.log", _copied_log),
     "runs.mlflow._upload": Reader("output.log", _to_mlflow),
     "runs.logs._opened": Reader("output.log", _passed_on, (OrchError,)),
@@ -250,6 +251,7 @@ SERVER = "the answer of a server: tests/unit/runs/test_mlflow.py::test_a_server_
 NOT_OF_A_RUN = {
     "runs.model_check._begun": "a command, and no file",
     "runs.model_check.started_ahead": "a command, and no file", "report.page.html._asset": OURS,
+    "training.resume._checkpoints_of": USER,
     "session.ssh_access.include": USER, "session.ssh_access.is_included": USER,
     "stack.lock._beside": USER, "stack.local._source": USER, "stack.relock._header_words": USER,
     "stack.own_code._dependencies": USER, "stack.own_code._requests": USER, "stack.locking.make_lock": USER,

@@ -45,7 +45,8 @@ def _copy(run: Path) -> None:
 
 
 def _inputs(run: Path) -> None:
-    inputs.keep_inputs(run, cast(inputs.Inputs, SimpleNamespace(code={"train.py": "0"})))
+    sent = SimpleNamespace(code={"train.py": "0"}, data_files={"data/a.csv": "0"})
+    inputs.keep_inputs(run, cast(inputs.Inputs, sent))
 
 
 def _content(run: Path) -> None:
@@ -60,7 +61,7 @@ WRITES: dict[str, tuple[Callable[[Path], None], tuple[str, ...]]] = {
     "follow": (_follow, ("output.log",)),
     "model check": (_model_check, ("model-check.json",)),
     "copy": (_copy, ("trace.jsonl", "observe")),
-    "inputs": (_inputs, ("code.json", "code.json.part")),
+    "inputs": (_inputs, ("code.json", "code.json.part", "data.json", "data.json.part")),
     "content": (_content, (recipe.KEPT, f"{recipe.KEPT}/{'0' * 64}")),
     "record": (_record, ("run.json",)),
 }

@@ -10,7 +10,9 @@ import pytest
 
 import orchestrator as orch
 from orchestrator.model import Machine
+from orchestrator.profile import load
 from orchestrator.session import connect as connecting
+from orchestrator.training.resume import require_checkpoints
 from tests.unit import here_cloud
 from tests.unit.here_cloud import Door, HereCloud
 
@@ -131,3 +133,40 @@ def test_a_run_is_found_by_its_id_where_the_folder_has_several_leases(
     for each in held:
         orch.down(each.lease, folder=folder)
     assert not cloud.alive()
+
+
+def test_a_machine_is_leased_anew_with_the_settings_that_were_given(cloud: HereCloud, tmp_path: Path) -> None:
+    folder = tmp_path / "p"
+    profile = here_cloud.project(folder, "print('hello')\n")
+    orch.up(profile, folder=folder)
+    with pytest.raises(orch.UsageError, match="cannot change resources") as refused:
+        orch.train(folder=folder, overrides=["resources.cpus=1", "train.env.OTHER=s3cret"])
+    assert refused.value.next_command == f"orch down && orch up {profile} --set resources.cpus=1"
+    assert len(cloud.alive()) == 1
+
+
+BACKUP = "import keras\nkeras.callbacks.BackupAndRestore('work/backup')\n"
+
+
+@pytest.mark.parametrize(
+    ("script", "option"),
+    [
+        (
+            BACKUP,
+            """--set 'train.checkpoints=["work/backup"]'    # the folders from which train.py resumes""",
+        ),
+        (
+            "print()\n",
+            "--set 'train.checkpoints=[FOLDER]'    # FOLDER: where the script saves its checkpoints",
+        ),
+    ],
+)
+def test_checkpoints_that_the_script_names_are_in_the_command(
+    tmp_path: Path, script: str, option: str
+) -> None:
+    profile = load(here_cloud.project(tmp_path / "p", script))
+    with pytest.raises(orch.UsageError, match="nothing to resume from") as refused:
+        require_checkpoints(profile, "orch train --resume-proof")
+    assert refused.value.next_command == f"orch train --resume-proof {option}"
+    flag = shlex.split(option)[1]
+    assert load(profile.path, overrides=[flag]).train.checkpoints

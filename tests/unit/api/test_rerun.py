@@ -131,7 +131,8 @@ def test_data_that_changed_are_refused_before_anything_is_rented(
     leases = Project.at(made.folder).leases()
     with pytest.raises(orch.UsageError) as refused:
         orch.rerun("first", run_id="second", folder=made.folder)
-    assert "the data: 1 file of 4 bytes then, 1 file of 5 bytes now" in refused.value.message
+    said = "the data: 1 file of 4 bytes then, 1 file of 5 bytes now, data/x.txt changed"
+    assert said in refused.value.message
     assert "Nothing was started or rented" in (refused.value.exists or "")
     assert "orch rerun first" in (refused.value.next_command or "")
     assert leases and [each.id for each in Project.at(made.folder).leases()] == [each.id for each in leases]

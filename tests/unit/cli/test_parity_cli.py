@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 import re
+import zipfile
 from pathlib import Path
 from typing import Any
 
@@ -11,8 +12,12 @@ import jsonschema
 import pytest
 from typer.testing import CliRunner
 
+from orchestrator import api
+from orchestrator.api.rerunning import compared as compared_runs
 from orchestrator.api.schemas import schema
 from orchestrator.cli.app import app
+from orchestrator.runs import record_file
+from orchestrator.runs.outputs import compare_files_and_metrics
 from tests.unit.parity_runs import ENVIRONMENT, Run, step
 
 RUNS = {
@@ -130,3 +135,62 @@ def test_a_run_that_left_neither_tensors_nor_a_record_is_refused(tmp_path: Path)
     (tmp_path / "b").mkdir()
     done = CliRunner().invoke(app, ["compare", str(tmp_path / "a"), str(tmp_path / "b")])
     assert done.exit_code == 2
+
+
+JOB: dict[str, Any] = {
+    "command": ["python", "train.py"],
+    "artifacts": [{"path": "outputs/weights", "sha256": "a" * 64, "bytes": 9}],
+}
+OTHER_FILE = [{"path": "outputs/weights", "sha256": "b" * 64, "bytes": 9}]
+NOT_DOWNLOADED: list[Any] = []
+
+
+@pytest.mark.parametrize(
+    ("changed", "verdict"),
+    [
+        ({}, "IDENTICAL"),
+        ({"machine": {"instance_type": "a2-highgpu-1g"}}, "IDENTICAL"),
+        ({"data": None}, "NOT COMPARED"),
+        ({"stack": {"digest": "f" * 64, "python": "3.11.7"}}, "NOT COMPARED"),
+        ({"exit": {"reason": "failed"}}, "NOT COMPARED"),
+        ({"artifacts": OTHER_FILE}, "DIVERGENT"),
+        ({"artifacts": NOT_DOWNLOADED}, "DIVERGENT"),
+        ({"metrics": {"accuracy": 0.75}}, "DIVERGENT"),
+        ({"code": {"digest": "0" * 64, "files": 3}}, "DIVERGENT"),
+    ],
+)
+def test_the_same_job_with_the_same_results_is_identical_as_rerun_says(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, changed: dict[str, Any], verdict: str
+) -> None:
+    monkeypatch.chdir(tmp_path)
+    trained(tmp_path / "runs/n1", **JOB)
+    trained(tmp_path / "runs/n2", **{**JOB, **changed})
+    (tmp_path / "runs/n2/observe").mkdir()  # as a program without TensorFlow leaves it
+    done = CliRunner().invoke(app, ["compare", "n1", "n2", "--json"])
+    found = json.loads(done.stdout)
+    assert (found["verdict"], done.exit_code) == (verdict, 0 if verdict == "IDENTICAL" else 7)
+    assert (found["compared"], found["steps"]) == (0, 0) and found["recorded"]
+    said = CliRunner().invoke(app, ["compare", "n1", "n2"]).stdout
+    text = re.sub(r"\s+", " ", said)
+    assert "No tensors of both runs were recorded." in text
+    if verdict == "IDENTICAL":
+        assert "Equal: command, code, data, packages" in text and "metric loss, results" in text
+        assert "Treatment" not in text
+    first, second = (record_file.read(tmp_path / "runs" / name) for name in ("n1", "n2"))
+    assert first and second
+    rerun = compared_runs(first, second, api.compare("n1", "n2", folder=tmp_path))
+    assert str(rerun.conclusion) == verdict
+
+
+def test_a_file_that_the_second_run_wrote_over_is_not_taken_for_equal(tmp_path: Path) -> None:
+    model = tmp_path / "model.npz"
+    with zipfile.ZipFile(model, "w") as archive:
+        archive.writestr("a", b"of the second run")
+    runs = []
+    for name in ("n1", "n2"):
+        found = [{"path": "../../model.npz", "sha256": name * 32, "bytes": 9}]
+        trained(tmp_path / "runs" / name, **{**JOB, "artifacts": found, "metrics": {}, "machine": None})
+        runs.append(record_file.read(tmp_path / "runs" / name))
+    assert runs[0] and runs[1]
+    assert compare_files_and_metrics(runs[0], runs[1]).outputs == ()
+    assert api.compare("n1", "n2", folder=tmp_path).verdict == "NOT COMPARED"

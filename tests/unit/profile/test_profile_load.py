@@ -158,7 +158,7 @@ def test_a_secret_is_taken_at_the_run_and_never_kept(tmp_path: Path) -> None:
     with pytest.raises(ProfileError, match="the variable MY_TOKEN is not set here") as caught:
         profile.train.environment({})
     assert caught.value.where == f"{tmp_path}/demo.yaml:4:51"
-    assert caught.value.next_command == "export MY_TOKEN=…"
+    assert caught.value.next_command == "export MY_TOKEN=VALUE    # VALUE: what train.env.HF_TOKEN is to be"
 
 
 def test_the_digest_covers_the_meaning_and_not_the_words(tmp_path: Path) -> None:

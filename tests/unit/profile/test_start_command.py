@@ -65,6 +65,54 @@ def test_a_script_deep_in_the_project_is_found_and_starts(
     assert " ".join(load(tmp_path / "orch.yaml", environ={}).train.command) == command
 
 
+FIT = "import keras\nmodel = keras.Sequential()\nmodel.fit([], [])\n"
+IN_MAIN = "from torch import nn\ndef step(loss): loss.backward()\ndef main(): step(nn)\n"
+MAIN = f"{IN_MAIN}if __name__ == '__main__':\n    main()\n"
+LIBRARY = "import keras\ndef fit(model): model.fit([], [])\nclass Net:\n    def go(self): self.fit()\n"
+GUARDS = ("if (__name__ == '__main__'):\n", 'if "__main__" == __name__:\n')
+
+
+@pytest.mark.parametrize(
+    ("files", "command"),
+    [
+        ({"src/app/main.py": FIT}, "python src/app/main.py"),
+        ({"src/app/main.py": MAIN, "src/app/deep/er/plot.py": GUARD}, "python src/app/main.py"),
+        ({"code/run_model.py": FIT, "code/lib.py": LIBRARY}, "python code/run_model.py"),
+        ({"code/lib.py": LIBRARY, "code/go.py": GUARD}, "python code/go.py"),
+        ({"code/fit_it.py": f"{IN_MAIN}main()\n", "setup.py": "", "x.py": ""}, "python code/fit_it.py"),
+        ({"model_run.py": FIT, "config.py": "X = 1\n"}, "python model_run.py"),
+        ({"a_plot.py": GUARD, "model_run.py": MAIN}, "python model_run.py"),
+        ({"a/b/c/forest.py": "from sklearn import svm\nsvm.SVC().fit(1, 2)\n"}, "python a/b/c/forest.py"),
+        *(
+            ({"a/odd.py": f"{guard}    print('trained')\n", "lib.py": ""}, "python a/odd.py")
+            for guard in GUARDS
+        ),
+    ],
+)
+def test_the_only_script_that_trains_is_found_by_what_it_does(
+    tmp_path: Path, files: dict[str, str], command: str
+) -> None:
+    start = find_start(written(tmp_path, files))
+    assert (start.kind, start.command) == (StartKind.SCRIPT, command)
+
+
+@pytest.mark.parametrize("folder", ["data", "archive"])
+def test_a_script_is_found_beside_many_files_of_data(tmp_path: Path, folder: str) -> None:
+    written(tmp_path, {f"{folder}/{number}.png": "" for number in range(2100)})
+    assert find_start(written(tmp_path, {"src/app/main.py": FIT})).command == "python src/app/main.py"
+
+
+@pytest.mark.parametrize("code", [LIBRARY, "x = 1\n", "def f(:\n", "model.train()\n"])
+def test_a_file_that_trains_nothing_when_started_is_no_script(tmp_path: Path, code: str) -> None:
+    files = {"src/app/model.py": code, "src/app/other.py": ""}
+    assert find_start(written(tmp_path, files)).kind is StartKind.NONE
+
+
+def test_of_two_that_train_none_is_chosen(tmp_path: Path) -> None:
+    start = find_start(written(tmp_path, {"a/one.py": FIT, "b/two.py": FIT}))
+    assert (start.kind, start.candidates) == (StartKind.NONE, ("python a/one.py", "python b/two.py"))
+
+
 def test_several_scripts_are_named_and_none_is_chosen(tmp_path: Path) -> None:
     start = find_start(written(tmp_path, {"a/fit.py": GUARD, "b/run.py": GUARD, "b/lib.py": ""}))
     assert start.kind is StartKind.NONE

@@ -229,3 +229,13 @@ def test_a_deadline_that_has_passed_by_the_clock_here_is_told_as_such() -> None:
     assert LEASE.deadline
     (line,) = [each for each in status_text([LEASE], LEASE.deadline + 90).splitlines() if "deadline" in each]
     assert "ago by this computer's clock" in line and "-" not in line.partition("UTC")[2]
+
+
+@pytest.mark.parametrize(
+    ("profile", "shown"), [("orch.yaml", "orch.yaml"), ("my profile.yaml", "'my profile.yaml'")]
+)
+def test_a_run_that_lacked_memory_names_its_own_profile(profile: str, shown: str) -> None:
+    request: Any = {"profile": profile}
+    ended: Any = {**RECORD.exit, "reason": "out_of_memory", "code": None}
+    text = summary(replace(RECORD, exit=ended, request=request))
+    assert f"Next: orch size {shown} --write    # measures what it needs" in text

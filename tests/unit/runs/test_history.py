@@ -100,6 +100,17 @@ def _collected(ledger: Ledger) -> None:
     ledger.append("run.collected", run_id="one", ran=ran)
 
 
+def _discarded(ledger: Ledger) -> None:
+    ledger.append("run.ended", run_id="one", reason="completed")
+    ledger.append("machine.ended", machine="i-1", at=BEGUN + 60)
+    ledger.append("lease.closed")
+
+
+def _pulled_from_its_store(ledger: Ledger) -> None:
+    _discarded(ledger)
+    ledger.append("run.collected", run_id="one")
+
+
 def _lost(ledger: Ledger) -> None:
     ledger.append("run.lost", run_id="one", reason="lost", detail="It went away.")
 
@@ -110,6 +121,8 @@ def _lost(ledger: Ledger) -> None:
         (lambda _: None, None, Where.MACHINE, None),
         (_collected, "completed", Where.REMOVED, 0.1),
         (_lost, "lost", Where.LOST, None),
+        (_discarded, "completed", Where.DISCARDED, None),
+        (_pulled_from_its_store, "completed", Where.REMOVED, None),
     ],
 )
 def test_the_ledger_tells_of_a_run_without_a_record(
@@ -121,6 +134,20 @@ def test_the_ledger_tells_of_a_run_without_a_record(
     found = one(tmp_path, "one")
     assert (found.reason, found.where, found.usd, found.parity) == (reason, where, usd, "IDENTICAL")
     assert (found.lease, found.profile, found.machine) == ("digits-0a1b2c", "digits-0a1b2c", "i-1")
+
+
+def test_results_that_were_discarded_are_on_no_machine(tmp_path: Path) -> None:
+    ledger = leased(tmp_path)
+    started(ledger, "one")
+    _discarded(ledger)
+    found = one(tmp_path, "one")
+    assert (found.place, found.detail) == ("i-1", "Its results were discarded with i-1.")
+    text = history_text(history(folder=tmp_path), "orch up")
+    assert "discarded" in text and "results discarded with i-1" in text and "on i-1" not in text
+    page = CliRunner().invoke(app, ["report", "one", "--format", "md"]).stdout
+    assert "Its results were discarded with i-1." in page and "orch pull" not in page
+    page = CliRunner().invoke(app, ["report", "digits-0a1b2c", "--format", "md"]).stdout
+    assert "discarded with its machine" in page and "on the machine" not in page
 
 
 def test_a_new_attempt_counts_before_the_record_of_the_old_one(tmp_path: Path) -> None:

@@ -6,6 +6,7 @@ import json
 import os
 import pickle
 import sys
+from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
@@ -15,8 +16,10 @@ from jsonschema import Draft202012Validator
 import orchestrator.report
 from orchestrator.hosts.here import HereHost
 from orchestrator.model import Agent, Entry, RunRecord
+from orchestrator.report.models import model_lines
 from orchestrator.report.run import summary
 from orchestrator.runs.model_check import Side, check, started_ahead
+from orchestrator.runtime import space
 from orchestrator.runtime.modelcheck.sandbox import Request, answers
 from tests.unit.far_side import agent_at
 
@@ -284,3 +287,21 @@ def test_modules_below_src_are_found(tmp_path: Path) -> None:
     (tmp_path / "features.pkl").write_bytes(b"\x80\x04N.")
     (found,) = answers(Request([str(tmp_path / "features.pkl")], ["net"], tmp_path))
     assert "net was imported" in found["reason"]
+
+
+@pytest.mark.parametrize("full", ["there", "here"])
+def test_a_full_disk_is_one_sentence_for_all_files(folders: tuple[Path, Path], full: str) -> None:
+    python = folders[0].parent / "python"
+    python.write_text(f"#!/bin/sh\necho '[Errno 28] No space left on device' >&2\nexit {space.STATUS}\n")
+    python.chmod(0o755)
+    sides = {name: side(folder) for name, folder in zip(("there", "here"), folders, strict=True)}
+    sides[full] = replace(sides[full], agent=replace(sides[full].agent, python=str(python)))
+    entries = [Entry(name, "file", 1, 0o644, "") for name in ("classes.json", "vocab.txt")]
+    answer = check(sides["there"], sides["here"], entries, folders[0].parent)
+    assert answer is not None and answer["not_checked"] == "disk-full"
+    jsonschema = json.loads(SCHEMA.read_text())["properties"]["model_check"]
+    Draft202012Validator(jsonschema).validate(answer)
+    (line,) = model_lines(answer)
+    where = "on the machine" if full == "there" else "on this computer"
+    assert line.startswith(f"classes.json, vocab.txt: not checked: the disk is full ({where}: ")
+    assert line.endswith(f"orch pull {folders[0].parent.name} --again") and "Traceback" not in line
