@@ -64,7 +64,7 @@ class Job:
 
 @pytest.fixture
 def job(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Iterator[Job]:
-    made = Job(tmp_path / "p", here_cloud.cloud(tmp_path / "machines", monkeypatch))
+    made = Job(tmp_path / "p", here_cloud.cloud(tmp_path / "machines", monkeypatch, prepared=True))
     here_cloud.project(made.folder, WRITES)
     yield made
     for machine in made.cloud.alive():
