@@ -69,7 +69,7 @@ class Forked(subprocess.Popen[Any]):
     def __init__(
         self, module: str, argv: Iterable[str], *, prepared_by: str, env: Mapping[str, str], **settings: Any
     ) -> None:
-        self._prepared_by = prepared_by
+        self._prepared_by, self._reading = prepared_by, threading.Lock()
         self._forked = _read_at_start(env) == _read_at_start(os.environ) == _STARTED_WITH
         words = [sys.executable, "-m", module, *argv]
         super().__init__(words, env=dict(env), start_new_session=True, **settings)
@@ -105,12 +105,19 @@ class Forked(subprocess.Popen[Any]):
         return code
 
     def _ended(self, timeout: float | None) -> int | None:
-        if self.returncode is None and select.select([self._told], [], [], timeout)[0]:
-            code, _, seconds = self._told.readline().partition(b" ")
-            self.returncode = int(code or -signal.SIGKILL)
-            _USED_S.append(float(seconds or 0))
-            self._told.close()
+        """Return its code as soon as it has ended. Several threads may ask."""
+        with contextlib.suppress(ValueError):  # another one has closed the pipe, at the end
+            if self.returncode is None and select.select([self._told], [], [], timeout)[0]:
+                self._read_end()
         return self.returncode
+
+    def _read_end(self) -> None:
+        with self._reading:
+            if self.returncode is None:
+                code, _, seconds = self._told.readline().partition(b" ")
+                _USED_S.append(float(seconds or 0))
+                self.returncode = int(code or -signal.SIGKILL)
+                self._told.close()
 
 
 # ---------------------------------------------------------------- the server

@@ -46,6 +46,10 @@ __all__ = [
 class Ledger(Journal):
     """The file, with typed events, and the lease that they add up to."""
 
+    def __init__(self, path: Path) -> None:
+        super().__init__(path)
+        self._folded: tuple[tuple[Event, ...], Lease] | None = None
+
     def record(self, event: LedgerEvent) -> None:
         """Write one event. Raises what `append` raises."""
         self.append(event.kind, **encode(event))
@@ -56,7 +60,10 @@ class Ledger(Journal):
 
     def lease_in(self, known: Contents) -> Lease:
         """Return the lease that these contents of a ledger add up to."""
-        lease = fold(known.events, self.path.parent.name)
+        folded = self._folded  # of the same events, which a command reads many times
+        if folded is None or folded[0] is not known.events:
+            folded = self._folded = known.events, fold(known.events, self.path.parent.name)
+        lease = folded[1]
         return lease if known.whole else replace(lease, whole=False, problem=known.problem)
 
 

@@ -87,7 +87,9 @@ class Reader:
 
     def contents(self, text: bytes) -> Contents:
         """Return all events that can be read. Never raises."""
-        known = self._known if text.startswith(self._known.text) else _Known()
+        known = self._known  # read once: another thread may replace it
+        if not text.startswith(known.text):
+            known = _Known()
         end = text.rfind(b"\n") + 1
         if end > len(known.text):
             with collection_paused():

@@ -5,6 +5,8 @@ from __future__ import annotations
 import os
 import stat
 from collections.abc import Iterator, Mapping, Sequence
+from copy import deepcopy
+from functools import lru_cache
 from pathlib import Path
 from typing import NoReturn
 
@@ -32,6 +34,9 @@ from orchestrator.profile.tree import (
 
 MAX_SHOWN = 50
 
+_read_tree = lru_cache(maxsize=8)(read_tree)
+"""A command reads the same text up to ten times, which takes most of loading it."""
+
 
 def load(
     path: Path,
@@ -51,7 +56,7 @@ def load(
     """
     environ = os.environ if environ is None else environ
     try:
-        tree = overridden(read_tree(_read(path), shown_path(path)), overrides, environ)
+        tree = overridden(deepcopy(_read_tree(_read(path), shown_path(path))), overrides, environ)
         return _profile(tree, at or path, environ, files=files)
     except Refused as error:
         _refuse(error.problems)

@@ -27,10 +27,15 @@ Work = Callable[[int, Point], Done]
 
 _MACHINE = "machine"
 """The Dask resource: each worker has one, each point needs one."""
-_NO_PAGES: dict[str, list[str]] = {
+_BARE: dict[str, object] = {
     "distributed.scheduler.http.routes": [],
     "distributed.worker.http.routes": [],
+    "distributed.worker.profile.enabled": False,
+    "distributed.admin.tick.interval": "1s",
 }
+"""Without status pages, whose data Dask collects anyway: the stack of each worker every 10 ms, and the delays
+of its event loop every 20 ms. Workers wait for machines, so that would be most of what a sweep computes here.
+"""
 _HERE = {"dashboard": False, "dashboard_address": "127.0.0.1:0"}
 """Dask always opens a port for its status pages: this one is local only, and without pages."""
 _ANSWER = "15s"
@@ -133,7 +138,7 @@ def schedule_here(machines: int, work: Work, scratch: Path, *, more: int = 0) ->
     global_manager._ip = (
         "127.0.0.1"  # otherwise Dask looks for a route to 8.8.8.8, and warns if there is none
     )
-    with dask.config.set({**_NO_PAGES, "temporary-directory": str(scratch)}):
+    with dask.config.set({**_BARE, "temporary-directory": str(scratch)}):
         cluster = SpecCluster(  # type: ignore[no-untyped-call]
             workers={n: {"cls": _Trains, "options": {**own, **_HERE}} for n in range(machines + more)},
             scheduler={"cls": Scheduler, "options": {"protocol": "inproc", **_HERE}},

@@ -45,7 +45,7 @@ def profile_of(folder: Path, store: Store, more: str = "") -> Path:
 def test_a_run_reads_what_its_machine_fetched_and_the_next_one_sees_the_same_bytes(
     store: Store, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    cloud = here_cloud.cloud(tmp_path / "machines", monkeypatch)
+    cloud = here_cloud.cloud(tmp_path / "machines", monkeypatch, prepared=True)
     folder = tmp_path / "p"
     orch.up(profile_of(folder, store), folder=folder)
     try:
@@ -162,7 +162,7 @@ def test_what_would_stop_the_first_run_stops_before_anything_is_rented(store: St
 def test_without_signed_links_the_objects_come_by_way_of_this_computer(
     store: Store, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    here_cloud.cloud(tmp_path / "machines", monkeypatch)
+    here_cloud.cloud(tmp_path / "machines", monkeypatch, prepared=True)
     folder = tmp_path / "p"
     orch.up(profile_of(folder, store), folder=folder)
     signed = orch.train(run_id="signed", folder=folder)

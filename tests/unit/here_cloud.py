@@ -9,6 +9,7 @@ from __future__ import annotations
 import os
 import shutil
 import signal
+from collections.abc import Sequence
 from contextlib import suppress
 from dataclasses import replace
 from pathlib import Path
@@ -17,7 +18,8 @@ from typing import Any
 import pytest
 
 from orchestrator.errors import HostError
-from orchestrator.hosts.here import HereHost
+from orchestrator.hosts.command import checked
+from orchestrator.hosts.here import HereChannel, HereHost
 from orchestrator.model import Host, Machine
 from orchestrator.providers import Ending
 from orchestrator.providers.memory import MemoryProvider
@@ -26,7 +28,9 @@ from orchestrator.runtime.fetch.mounting import mounted, unmount
 from orchestrator.session import connect as connecting
 from orchestrator.session import session
 from tests.e2e.project import TINY_LOCK
+from tests.forked import Forked
 from tests.opened_cloud import open_instead
+from tests.unit.far_verb import forked
 
 
 class HereCloud(MemoryProvider):
@@ -41,6 +45,7 @@ class HereCloud(MemoryProvider):
         self.prepared = prepared
         self.image = root.parents[1] / "image"  # beside the folders of this process's tests
         self.taken_back: set[str] = set()
+        self.forked: dict[str, list[Forked]] = {}
 
     def base(self, identity: str) -> Path:
         return self.root / identity
@@ -70,6 +75,8 @@ class HereCloud(MemoryProvider):
 
     def _end(self, identity: str) -> None:
         super()._end(identity)
+        for process in self.forked.pop(identity, ()):
+            process.kill()
         _kill_everything_of(self.base(identity))
         for place in mounted():
             if place.startswith(f"{self.base(identity)}/"):
@@ -85,6 +92,14 @@ class Door(HereHost):
     def __init__(self, cloud: HereCloud, identity: str) -> None:
         super().__init__()
         self._cloud, self._identity = cloud, identity
+
+    def _open(self, argv: Sequence[str], timeout: float | None, most: int) -> HereChannel:
+        process = forked(words := checked(argv))
+        if process is None:
+            return super()._open(argv, timeout, most)
+        running = [each for each in self._cloud.forked.get(self._identity, ()) if each.poll() is None]
+        self._cloud.forked[self._identity] = [*running, process]
+        return HereChannel(words, process, timeout, most)
 
     def _require(self) -> None:
         if not self._cloud.runs_here(self._identity):
@@ -172,7 +187,7 @@ def _keep(base: Path, image: Path) -> None:
 
 
 def _prepare(base: Path, image: Path) -> None:
-    """A copy of the image in which every text names this folder."""
+    """A copy of the image in which every text and every link names this folder."""
     if not (image / "of").exists():
         return
     before, now = (image / "of").read_bytes(), os.fsencode(base)
@@ -181,7 +196,10 @@ def _prepare(base: Path, image: Path) -> None:
         shutil.copytree(image / name, base / name, symlinks=True)
     for path in base.glob("stacks/*/*"):
         for file in (path, *path.glob("*")) if path.name in ("bin", "pyvenv.cfg") else ():
-            if file.is_file() and not file.is_symlink() and before in (text := file.read_bytes()):
+            if file.is_symlink() and before in (target := os.fsencode(file.readlink())):
+                file.unlink()
+                file.symlink_to(os.fsdecode(target.replace(before, now)))
+            elif file.is_file() and before in (text := file.read_bytes()):
                 file.write_bytes(text.replace(before, now))
 
 

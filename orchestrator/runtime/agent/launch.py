@@ -19,14 +19,13 @@ What cannot be done is told as {"error", "kind"} on standard error with exit sta
 
 from __future__ import annotations
 
-import argparse
 import json
 import os
 import select
 import signal
 import sys
 import time
-from typing import Any, Dict, List, Optional
+from typing import Any, Callable, Dict, List, NamedTuple, Optional
 
 from .. import processes, rundir
 from ..rundir import GRACE, RunDir, RunError
@@ -36,10 +35,26 @@ REFUSED = 3
 _POLL = 0.05
 
 
+class Call(NamedTuple):
+    """What follows a verb."""
+
+    base: str
+    run: str = ""
+    offset: int = 0
+    follow: bool = False
+    again: bool = False
+    grace: float = GRACE
+
+
 def main(argv: List[str]) -> int:
-    arguments = _parser().parse_args(argv)
+    """[verb, …]. Exit status 2 for a wrong command line."""
     try:
-        return int(arguments.act(arguments))
+        call = _parsed(argv[0], argv[1:])
+    except ValueError:
+        print(__doc__, file=sys.stderr)
+        return 2
+    try:
+        return _ACTS[argv[0]](call)
     except RunError as error:
         return _refuse(error.kind, error.message, error.by)
     except OSError as error:  # for example a full disk, or a folder without write permission
@@ -54,55 +69,53 @@ def _refuse(kind: str, message: str, by: str = "") -> int:
     return REFUSED
 
 
-def _parser() -> argparse.ArgumentParser:
-    parser = argparse.ArgumentParser(prog="orch-runtime")
-    verbs = parser.add_subparsers(required=True)
-    for name, act in (("start", _start), ("state", _state), ("tail", _tail), ("cancel", _cancel)):
-        _verb(verbs, name, act)
-    _verb(verbs, "outputs", _outputs)
-    return parser
+def _parsed(verb: str, words: List[str]) -> Call:
+    """Parse what follows a verb: its places, then its option. Raises ValueError.
+
+    By hand: argparse takes as long to import as the rest of a verb takes to run.
+    """
+    places = {"start": 1, "tail": 3}.get(verb, 2)
+    if len(words) < places:
+        raise ValueError(words)
+    base, *named = words[:places]
+    call = Call(base, named[0] if named else "", int(named[1]) if places == 3 else 0)
+    option = (verb, *words[places:])
+    if option == ("tail", "--follow"):
+        return call._replace(follow=True)
+    if option == ("outputs", "--again"):
+        return call._replace(again=True)
+    if len(option) == 3 and option[:2] == ("cancel", "--grace"):
+        return call._replace(grace=float(option[2]))
+    if len(option) > 1:
+        raise ValueError(option)
+    return call
 
 
-def _verb(verbs: Any, name: str, act: Any) -> None:
-    verb = verbs.add_parser(name)
-    verb.set_defaults(act=act)
-    verb.add_argument("base")
-    if name != "start":
-        verb.add_argument("run")
-    if name == "tail":
-        verb.add_argument("offset", type=int)
-        verb.add_argument("--follow", action="store_true")
-    if name == "outputs":
-        verb.add_argument("--again", action="store_true")
-    if name == "cancel":
-        verb.add_argument("--grace", type=float, default=GRACE)
-
-
-def _start(arguments: argparse.Namespace) -> int:
+def _start(call: Call) -> int:
     from .start import run_of, start
 
-    run, spec = run_of(arguments.base, sys.stdin.read())
+    run, spec = run_of(call.base, sys.stdin.read())
     _print(start(run, spec))
     return 0
 
 
-def _state(arguments: argparse.Namespace) -> int:
-    _print(rundir.state(rundir.open_run(arguments.base, arguments.run)))
+def _state(call: Call) -> int:
+    _print(rundir.state(rundir.open_run(call.base, call.run)))
     return 0
 
 
-def _outputs(arguments: argparse.Namespace) -> int:
-    run = _existing(arguments)
+def _outputs(call: Call) -> int:
+    run = _existing(call)
     if rundir.state(run)["state"] in rundir.ACTIVE:
         raise RunError("running", f"The run {run.run_id} is still active: its outputs are not final.")
     from ..transfer import outputs
 
-    _print(outputs.left(run, arguments.again))
+    _print(outputs.left(run, call.again))
     return 0
 
 
-def _existing(arguments: argparse.Namespace) -> RunDir:
-    run = rundir.open_run(arguments.base, arguments.run)
+def _existing(call: Call) -> RunDir:
+    run = rundir.open_run(call.base, call.run)
     if not os.path.exists(run.spec):
         raise RunError("absent", f"There is no run {run.run_id}.")
     return run
@@ -115,12 +128,12 @@ def _print(value: Dict[str, Any]) -> None:
 # ---------------------------------------------------------------- tail
 
 
-def _tail(arguments: argparse.Namespace) -> int:
+def _tail(call: Call) -> int:
     """Write raw bytes to standard output. Ends early if nobody reads them any more."""
-    run = _existing(arguments)
-    sent = arguments.offset
+    run = _existing(call)
+    sent = call.offset
     while True:
-        over = not arguments.follow or rundir.state(run)["state"] not in rundir.ACTIVE
+        over = not call.follow or rundir.state(run)["state"] not in rundir.ACTIVE
         sent = _send(run, sent)
         if over:
             return 0
@@ -165,9 +178,9 @@ def _hung_up() -> bool:
 # ---------------------------------------------------------------- cancel
 
 
-def _cancel(arguments: argparse.Namespace) -> int:
-    run = _existing(arguments)
-    _print(cancel(run, arguments.grace))
+def _cancel(call: Call) -> int:
+    run = _existing(call)
+    _print(cancel(run, call.grace))
     return 0
 
 
@@ -200,3 +213,12 @@ def _end_orphans(run: RunDir, job: Dict[str, Optional[int]], grace: float) -> No
         while processes.members(session, job["start"], run.trace) and time.monotonic() < kill_at:
             time.sleep(_POLL)
         kill_at = time.monotonic() + 5
+
+
+_ACTS: Dict[str, Callable[[Call], int]] = {
+    "start": _start,
+    "state": _state,
+    "tail": _tail,
+    "cancel": _cancel,
+    "outputs": _outputs,
+}

@@ -13,7 +13,6 @@ import ctypes
 import errno
 import fcntl
 import os
-import platform
 import select
 import socket
 import struct
@@ -81,7 +80,7 @@ def told(by: socket.socket) -> Optional[int]:
 
 
 def _listen() -> int:
-    number = _SECCOMP.get(platform.machine())
+    number = _SECCOMP.get(os.uname().machine)
     if number is None or not sys.platform.startswith("linux"):
         raise OSError(errno.ENOSYS, "no filter is known for this architecture")
     libc = ctypes.CDLL(None, use_errno=True)

@@ -13,7 +13,6 @@ from __future__ import annotations
 import json
 import os
 import time
-from calendar import timegm
 from dataclasses import asdict, dataclass
 from typing import Any, Dict, Optional
 
@@ -126,6 +125,8 @@ class Listener:
 
 
 def _seconds(when: str) -> float:
+    from calendar import timegm  # late: as above
+
     return float(timegm(time.strptime(when, "%Y-%m-%dT%H:%M:%SZ")))
 
 

@@ -10,7 +10,6 @@ import hashlib
 import json
 import os
 import time
-import traceback
 from typing import Any, Callable, Dict, Optional, Sequence, Tuple
 
 from .. import rundir
@@ -164,9 +163,16 @@ def _in_the_background(run: RunDir, wanted: Command, spec: Dict[str, Any], lock:
             supervise(run, wanted, tell, float(spec["stall"]), spec["on_nan"] == "stop")
         status = 0
     except BaseException:
-        traceback.print_exc()  # goes to supervisor.log, which explains why the run was lost
+        _say_why()  # goes to supervisor.log, which explains why the run was lost
     finally:
         os._exit(status)
+
+
+def _say_why() -> None:
+    """Print the exception that is handled, with its traceback."""
+    import traceback
+
+    traceback.print_exc()
 
 
 class _Pipe:
@@ -235,7 +241,7 @@ def _fork_beside(claimed: int, handed: Sequence[int], work: Callable[[], None]) 
                 os.close(descriptor)
             work()
     except BaseException:
-        traceback.print_exc()
+        _say_why()
     finally:
         os._exit(0)
 

@@ -4,10 +4,12 @@ from __future__ import annotations
 
 import os
 import shutil
-import subprocess
-from typing import Any, Dict, List, Optional, Set
+from typing import TYPE_CHECKING, Any, Dict, List, Optional, Set
 
 from .nvml import LIBRARY, Nvml
+
+if TYPE_CHECKING:
+    import subprocess
 
 _FIELDS = "index,name,utilization.gpu,utilization.memory,memory.used,memory.total"
 
@@ -123,6 +125,8 @@ def _names() -> List[str]:
     command = _command()
     if command is None:
         return []
+    import subprocess  # late: every supervisor imports this module, few lack NVIDIA's library alone
+
     try:
         done = subprocess.run(
             command, stdout=subprocess.PIPE, stderr=subprocess.DEVNULL, timeout=30, check=False
@@ -137,6 +141,8 @@ def _start() -> Optional[subprocess.Popen[bytes]]:
     command = _command()
     if command is None:
         return None
+    import subprocess
+
     try:
         process = subprocess.Popen(
             [*command, "--loop=1"],

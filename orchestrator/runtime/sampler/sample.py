@@ -12,7 +12,6 @@ from __future__ import annotations
 
 import json
 import os
-import platform
 import time
 from dataclasses import dataclass, field
 from typing import Any, Callable, Dict, List, Optional, Set, Tuple
@@ -238,7 +237,7 @@ class Sampler:
             "cores": _cores(self._cgroups),
             "memory": self._cgroups.memory_limit() or meminfo("MemTotal"),
             "memory_is_a_limit": self._cgroups.memory_limit() is not None,
-            "machine": platform.machine(),
+            "machine": os.uname().machine,
             "boot_id": boot_id(),
             "gpus": self._gpu.names,
             "disks": self._disks.facts(),

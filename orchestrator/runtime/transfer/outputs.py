@@ -5,7 +5,6 @@
 
 from __future__ import annotations
 
-import difflib
 import hashlib
 import itertools
 import os
@@ -96,6 +95,8 @@ def _made(run: RunDir, spec: Dict[str, Any]) -> Iterator[str]:
 
 
 def _nearest(glob: str, made: List[str]) -> Optional[str]:
+    import difflib  # late: every supervisor imports this module, few runs lack an output
+
     def likeness(name: str) -> float:
         return max(
             difflib.SequenceMatcher(None, glob, name).ratio(),

@@ -37,7 +37,7 @@ class Project:
 
 @pytest.fixture
 def project(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Iterator[Project]:
-    made = Project(tmp_path / "p", here_cloud.cloud(tmp_path / "machines", monkeypatch))
+    made = Project(tmp_path / "p", here_cloud.cloud(tmp_path / "machines", monkeypatch, prepared=True))
     yield made
     for machine in made.cloud.alive():
         made.cloud.kill(machine)

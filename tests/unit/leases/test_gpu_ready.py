@@ -53,7 +53,7 @@ def job(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Job:
     (tmp_path / "bin/nvidia-smi").write_text(SMI)
     (tmp_path / "bin/nvidia-smi").chmod(0o755)
     (tmp_path / "bin/driver").write_text("570.195.03\n")
-    made = here_cloud.cloud(tmp_path / "machines", monkeypatch)
+    made = here_cloud.cloud(tmp_path / "machines", monkeypatch, prepared=True)
     job = Job(made, here_cloud.project(tmp_path / "p", "print('hello')\n"), Said())
     torch = wheel(tmp_path / "wheels", "torch", "2.9.0", "torch.py", TORCH)
     cuda = wheel(tmp_path / "wheels", "nvidia-cuda-runtime-cu12", "12.8.90", "cuda_look_alike.py", "")

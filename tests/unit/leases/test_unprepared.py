@@ -36,7 +36,7 @@ class Job(NamedTuple):
 @pytest.fixture
 def job(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Job:
     monkeypatch.setenv("ORCH_STATE_HOME", str(tmp_path / "state"))
-    made = here_cloud.cloud(tmp_path / "machines", monkeypatch)
+    made = here_cloud.cloud(tmp_path / "machines", monkeypatch, prepared=True)
     return Job(made, here_cloud.project(tmp_path / "p", "print('hello')\n"), Said())
 
 

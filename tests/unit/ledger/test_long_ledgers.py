@@ -114,6 +114,14 @@ def test_a_ledger_that_another_process_extended_is_parsed_from_there(tmp_path: P
     assert ledger.contents().events == (*read.events, Ledger(ledger.path).events()[-1])
 
 
+def test_a_ledger_that_nobody_extended_is_folded_once(tmp_path: Path, text: bytes) -> None:
+    ledger = written(tmp_path, text, 601)
+    first = ledger.lease()
+    assert calls(ledger.lease) < 60 and ledger.lease() == first
+    Ledger(ledger.path).append("lease.closed")
+    assert first.open and not ledger.lease().open
+
+
 @pytest.mark.parametrize("line", [0, 300, 600])
 def test_a_line_that_was_damaged_after_it_was_read_is_noticed(tmp_path: Path, text: bytes, line: int) -> None:
     ledger = written(tmp_path, text, 601)

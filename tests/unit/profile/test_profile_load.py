@@ -7,6 +7,7 @@ import sys
 from pathlib import Path
 
 import pytest
+import yaml
 
 from orchestrator.errors import ProfileError
 from orchestrator.model import AcceleratorNeed, Bound, Need
@@ -195,6 +196,19 @@ def test_a_stranger_cloud_for_tests_is_taken_and_not_told(tmp_path: Path) -> Non
     with pytest.raises(ProfileError) as caught:
         read(tmp_path, BARE.replace("local", "memroy"))
     assert "memory" not in str(caught.value)
+
+
+def test_a_text_that_is_loaded_again_is_not_parsed_again(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """What an earlier call overrode is as it was written."""
+    first = read(tmp_path, BARE)
+    monkeypatch.setattr(yaml, "SafeLoader", None)
+    other = load(first.path, overrides=["max_duration=2h", "resources.cpus=3"])
+    assert (other.max_duration, other.resources.cpus) != (first.max_duration, first.resources.cpus)
+    assert load(first.path) == first
+    monkeypatch.undo()
+    assert read(tmp_path, BARE + "max_duration: 2h\n").max_duration == other.max_duration
 
 
 def test_importing_the_product_loads_neither_pydantic_nor_yaml() -> None:

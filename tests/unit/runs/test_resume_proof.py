@@ -39,7 +39,7 @@ pytestmark = pytest.mark.slow
 @pytest.fixture
 def folder(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
     monkeypatch.setenv("ORCH_STATE_HOME", str(tmp_path / "state"))
-    here_cloud.cloud(tmp_path / "machines", monkeypatch)
+    here_cloud.cloud(tmp_path / "machines", monkeypatch, prepared=True)
     (tmp_path / "far").mkdir()
     (tmp_path / "far/scale").write_text("2.5")
     profile = here_cloud.project(tmp_path / "p", JOB, more=MORE)

@@ -23,7 +23,7 @@ pathlib.Path("notes.txt").write_text("n")
 
 @pytest.fixture
 def folder(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
-    here_cloud.cloud(tmp_path / "machines", monkeypatch)
+    here_cloud.cloud(tmp_path / "machines", monkeypatch, prepared=True)
     return tmp_path / "p"
 
 

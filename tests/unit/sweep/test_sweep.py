@@ -10,14 +10,17 @@ from pathlib import Path
 from typing import Any
 
 import pytest
+from distributed import get_worker
 
 import orchestrator as orch
 from orchestrator.api import report, sweep_status
 from orchestrator.errors import Fault, Interrupted, ProviderError, UsageError
-from orchestrator.model.sweeps import PointState
+from orchestrator.model.sweeps import Point, PointState
 from orchestrator.plan import Plan
 from orchestrator.providers.memory import Mishap
 from orchestrator.sweep.machines import Machines
+from orchestrator.sweep.schedule import schedule_here
+from orchestrator.sweep.training import Done
 from tests.unit import here_cloud
 from tests.unit.sweep.rig import SCRIPT, Swept, Told, run_cli
 
@@ -283,6 +286,20 @@ def test_a_parameter_may_be_a_part_of_the_scripts_name(swept: Swept) -> None:
 def test_a_search_of_few_values_trains_each_once(swept: Swept) -> None:
     done = swept.sweep(matrix={"lr": ["0.1"], "seed": ["1..2"]}, search="optuna:5")
     assert done.succeeded and len(done.points) == 2 and set(swept.trained.values()) == {1}
+
+
+def test_dask_samples_no_stacks_while_it_waits_for_machines(tmp_path: Path) -> None:
+    """They would be shown on its status pages, which are not served; to take them is most of its work."""
+    seen: list[dict[str, Any]] = []
+
+    def train(number: int, point: Point) -> Done:
+        seen.append(dict(get_worker().periodic_callbacks))
+        return Done(number, point)
+
+    with schedule_here(1, train, tmp_path) as given:
+        assert [done.point.run_id for done in given.each([Point("a", {})], ())] == ["a"]
+    (callbacks,) = seen
+    assert "profile" not in callbacks and callbacks["tick"].callback_time >= 1000  # ms
 
 
 @pytest.mark.parametrize(
