@@ -22,6 +22,7 @@ from orchestrator.model.stores import Grant, Link, Stored
 
 from .bucket import Anything, Sink, repeated
 from .placing import local
+from .s3_client import S3Connection, connected, region_of
 from .s3_errors import asking
 
 PART = 16 << 20
@@ -33,7 +34,6 @@ _PARALLEL = 4
 _SHA256 = "orch-sha256"
 _HEADERS = {"IfMatch": "If-Match", "RequestPayer": "x-amz-request-payer"}
 """Signed headers of a link, which a request to it has to send."""
-_ANONYMOUS_REGION = "us-east-1"
 
 
 class S3Driver:
@@ -43,7 +43,7 @@ class S3Driver:
         self._payer = {"RequestPayer": "requester"} if requester_pays else {}
 
     def region(self) -> str:
-        return _region_of(self._client, self._url, self._bucket) or ""
+        return region_of(self._client, self._url, self._bucket) or ""
 
     def write(self, name: str, body: bytes, expected: str | Anything | None) -> Stored:
         digest = hashlib.sha256(body)
@@ -132,7 +132,7 @@ class S3Driver:
         """Return when a signature that is made now expires: with the credentials, or after a week."""
         now = datetime.now(UTC)
         seconds = min(lasts, _LONGEST_LINK_S)
-        credentials = self._session.get_credentials()
+        credentials = self._connection.session.get_credentials()
         if credentials is not None:
             credentials.get_frozen_credentials()  # for a role, the expiry is known only after this
         ends = getattr(credentials, "_expiry_time", None)
@@ -189,55 +189,12 @@ class S3Driver:
         return asking(self._url, self._bucket, name, expected, absent_is_none=absent_is_none)
 
     @functools.cached_property
-    def _session(self) -> Any:
-        try:
-            import boto3
-        except ImportError as error:
-            raise StorageError(
-                StorageFault.UNKNOWN,
-                "boto3, the client for S3, is not installed.",
-                next_command="pip install 'orch-train[aws]'",
-            ) from error
-        return boto3.Session()
+    def _connection(self) -> S3Connection:
+        return connected(self._url, self._bucket)
 
-    @functools.cached_property
+    @property
     def _client(self) -> Any:
-        """Return a client for the bucket's region, for which requests are signed."""
-        region = self._session.region_name or _ANONYMOUS_REGION
-        client = self._made(region)
-        own = _region_of(client, self._url, self._bucket)
-        return client if own in (None, region) else self._made(own)
-
-    def _made(self, region: str) -> Any:
-        from botocore.config import Config
-
-        config = Config(
-            retries={"total_max_attempts": 1},
-            signature_version="s3v4",
-            connect_timeout=10,
-            read_timeout=60,
-            max_pool_connections=16,
-            user_agent_extra="orch",
-            s3={"us_east_1_regional_endpoint": "regional"},
-        )
-        return self._session.client("s3", region_name=region, config=config)
-
-
-def _region_of(client: Any, url: str, bucket: str) -> str | None:
-    """Return the region of a bucket; None if the server does not name one. A response that denies access
-    names it too.
-    """
-    from botocore.exceptions import ClientError
-
-    with asking(url, bucket, "", Anything()):
-        try:
-            answer = client.head_bucket(Bucket=bucket)
-        except ClientError as error:
-            answer = error.response
-            if answer["ResponseMetadata"]["HTTPStatusCode"] not in (301, 400, 403):
-                raise
-    told = answer["ResponseMetadata"].get("HTTPHeaders", {}).get("x-amz-bucket-region")
-    return told if told and re.fullmatch(r"[a-z0-9-]{1,40}", told) else None
+        return self._connection.client
 
 
 def _condition(expected: str | Anything | None) -> dict[str, str]:
