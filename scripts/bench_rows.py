@@ -103,7 +103,7 @@ ROWS = (
     Row(
         "boot.one_time",
         "a lock that changes by one package",
-        "× a warm install of the whole lock",
+        "× `uv pip sync` into what is there",
         None,
         "boot",
     ),
