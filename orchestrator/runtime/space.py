@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import errno
 import os
-import tempfile
 
 STATUS = 28
 """The exit status of a verb that found no space on the machine's disk."""
@@ -30,6 +29,8 @@ def _is_without_temporary(error: OSError) -> bool:
 
 
 def _has_no_room(folder: str) -> bool:
+    import tempfile  # late: every verb of the machine imports this module
+
     try:
         descriptor, path = tempfile.mkstemp(prefix="orch-room-", dir=folder)
     except OSError as error:

@@ -15,12 +15,20 @@ from orchestrator.runtime import space
 ROOT = Path(__file__).resolve().parents[3]
 FULL = """
 set -e
+mount --rbind / /mnt
 for folder in /tmp /var/tmp; do mount -t tmpfs -o size=4k tmpfs $folder; done
+for folder in $KEPT; do mkdir -p "$folder" && mount --bind "/mnt$folder" "$folder"; done
 for folder in /tmp /var/tmp; do head -c 4096 /dev/zero >$folder/file; done
 cd /proc
 exec "$0" "$@"
 """
 VERB = "import sys; from orchestrator.runtime.__main__ import main; sys.exit(main(sys.argv[1:]))"
+
+
+def kept() -> list[str]:
+    """What the verb needs of this computer's temporary folders: the checkout and its Python may lie there."""
+    needed = [str(ROOT), sys.prefix, sys.base_prefix]
+    return [folder for folder in needed if folder.startswith(("/tmp/", "/var/tmp/"))]
 
 
 def in_full_disk(*words: str) -> subprocess.CompletedProcess[str]:
@@ -31,7 +39,7 @@ def in_full_disk(*words: str) -> subprocess.CompletedProcess[str]:
     ).returncode:
         pytest.skip("no file system can be mounted here")
     argv = [*private, "bash", "-c", FULL, sys.executable, "-c", VERB, *words]
-    environment = {"PYTHONPATH": str(ROOT), "PATH": os.environ["PATH"]}
+    environment = {"PYTHONPATH": str(ROOT), "PATH": os.environ["PATH"], "KEPT": " ".join(kept())}
     return subprocess.run(argv, capture_output=True, text=True, env=environment)
 
 
