@@ -5,6 +5,7 @@ from __future__ import annotations
 import itertools
 from collections.abc import Iterator
 from dataclasses import replace
+from functools import partial
 
 import pytest
 
@@ -29,11 +30,17 @@ def _of_images(name: str) -> bool:
 def bed(request: pytest.FixtureRequest) -> Iterator[Bed]:
     for made in request.param(request):
         yield made
-        for machine in made.provider.list({}):
-            made.provider.delete(machine)
-        made.await_that(lambda made=made: not made.provider.list({}))
+        made.await_that(partial(_is_emptied, made))
         for image in made.provider.images({}):
             made.provider.delete_image(image)
+
+
+def _is_emptied(bed: Bed) -> bool:
+    """Delete every machine; whether there was none. A cloud may list one only some time after it made it."""
+    listed = bed.provider.list({})
+    for machine in listed:
+        bed.provider.delete(machine)
+    return not listed
 
 
 _NUMBERS = itertools.count()
